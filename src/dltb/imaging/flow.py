@@ -1,0 +1,69 @@
+"""Dense optical flow between two source frames.
+
+The algorithm is OpenCV's of Farneback, Two-frame motion estimation based on polynomial expansion (2003). This module
+knows nothing of the loop: the model's output is never asked for its motion.
+
+Convention: a flow [H, W, 2] float32 px, (dx, dy), x right, y down, is used as a backward map: a point at p in `current`
+was at p - forward(p) in `previous`. The forward flow is estimated from `previous` to `current`, so it belongs to the
+pixels of `previous`; reading it at the pixels of `current` takes motion to be alike over the distance it moves.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from dltb import UsageError
+
+FARNEBACK = {
+    "pyr_scale": 0.5,  # every pyramid level has half the size of the one below
+    "levels": 4,
+    "winsize": 15,  # px, averaging window: larger is steadier and blurs motion edges
+    "iterations": 3,
+    "poly_n": 5,  # px, neighbourhood of the polynomial expansion
+    "poly_sigma": 1.2,  # px
+    "flags": 0,
+}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The motion between two frames of one size."""
+
+    forward: np.ndarray  # [H, W, 2] float32 px, previous -> current
+    backward: np.ndarray | None = None  # [H, W, 2] float32 px, current -> previous; None when not asked for
+
+
+def estimate_flow(previous: np.ndarray, current: np.ndarray, backward: bool = False) -> Flow:
+    """The flow between two source frames, uint8 RGB [H, W, 3]; `backward` adds the way back, for the mask."""
+    check_frames(previous=previous, current=current)
+    if np.array_equal(previous, current):
+        # Farneback finds up to a pixel of motion between equal frames, most of it at the right and bottom border,
+        # and a state that is warped along it on every held frame creeps.
+        still = np.zeros((*current.shape[:2], 2), np.float32)
+        return Flow(still, still if backward else None)
+    before, now = _grey(previous), _grey(current)
+    return Flow(_farneback(before, now), _farneback(now, before) if backward else None)
+
+
+def check_frames(**frames: np.ndarray) -> None:
+    """Refuse arrays that are not frames of one size; the names of the arguments name them in the message."""
+    for name, frame in frames.items():
+        if frame.dtype != np.uint8:
+            # Not scaled here: floats may be 0..1 or 0..255, and on 0..1 Farneback finds no motion and says nothing.
+            raise UsageError(f"{name} has dtype {frame.dtype}; frames are uint8 RGB, 0..255")
+        if frame.ndim != 3 or frame.shape[2] != 3 or frame.size == 0:
+            raise UsageError(f"{name} has shape {frame.shape}; frames are [height, width, 3]")
+    if len({frame.shape for frame in frames.values()}) > 1:
+        sizes = " and ".join(f"{name} {frame.shape[1]}x{frame.shape[0]}" for name, frame in frames.items())
+        raise UsageError(f"frames of different sizes: {sizes}; both must have one size")
+
+
+def _grey(frame: np.ndarray) -> np.ndarray:
+    """uint8 [H, W], BT.601 luma."""
+    return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
+
+
+def _farneback(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Motion [H, W, 2] float32 px from one grey uint8 [H, W] image to another."""
+    return cv2.calcOpticalFlowFarneback(start, end, None, **FARNEBACK)

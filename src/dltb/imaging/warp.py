@@ -1,0 +1,71 @@
+"""Moving the carried state along with the motion of the source, and swapping in the fresh frame where that fails.
+
+Knows nothing of how a flow was found or of the model that painted the state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from dltb import UsageError
+from dltb.imaging.flow import Flow, check_frames
+from dltb.imaging.mask import disocclusion_mask
+
+
+@dataclass(frozen=True)
+class Reprojected:
+    """The state as it looks after the motion."""
+
+    frame: np.ndarray  # [H, W, 3] uint8 RGB
+    mask: np.ndarray | None  # [H, W] bool, True where `frame` has the fresh frame's pixels; None without masking
+
+
+Reproject = Callable[[np.ndarray, Flow, np.ndarray], Reprojected]
+
+
+def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
+    """The state, uint8 RGB [H, W, 3], moved along `flow` [H, W, 2] px; bilinear, border replicate.
+
+    Convention: backward map; target p fetches state at p - flow(p).
+    """
+    check_frames(state=state)
+    if flow.shape != (*state.shape[:2], 2):
+        raise UsageError(f"flow has shape {flow.shape}; a state of shape {state.shape} takes {(*state.shape[:2], 2)}")
+    rows, columns = np.indices(state.shape[:2], np.float32)
+    fetch_x, fetch_y = columns - flow[..., 0], rows - flow[..., 1]
+    return cv2.remap(state, fetch_x, fetch_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+
+
+def make_reprojector(mask_disocclusions: bool = False, fb_tau: float = 1.5, dilate_px: int = 5) -> Reproject:
+    """`reproject(state, flow, fresh)`: warps the state and, with the mask, takes `fresh` where nothing can be fetched.
+
+    `fb_tau` (px) and `dilate_px` are the mask's. The swap is hard: a soft edge would mix two images that differ.
+    """
+
+    def reproject(state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
+        check_frames(state=state, fresh=fresh)
+        warped = warp(state, flow.forward)
+        if not mask_disocclusions:
+            return Reprojected(warped, None)
+        if flow.backward is None:
+            raise UsageError("the disocclusion mask needs the backward flow: estimate_flow(..., backward=True)")
+        mask = disocclusion_mask(flow.forward, flow.backward, fb_tau, dilate_px)
+        return Reprojected(np.where(mask[..., None], fresh, warped), mask)
+
+    return reproject
+
+
+def warp_error_ratio(previous: np.ndarray, current: np.ndarray, flow: np.ndarray) -> float:
+    """How well a flow [H, W, 2] px explains two source frames: error with the warp / error without it, mean absolute.
+
+    Below 1 the warp helps, above 1 it harms (a cut, a flash, a wrong sign). 1.0 when both errors are zero, and inf when
+    the frames are equal but the flow is not zero.
+    """
+    check_frames(previous=previous, current=current)
+    moved = float(cv2.absdiff(warp(previous, flow), current).mean())
+    unmoved = float(cv2.absdiff(previous, current).mean())
+    if unmoved == 0:
+        return 1.0 if moved == 0 else float("inf")
+    return moved / unmoved
