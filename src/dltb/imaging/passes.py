@@ -1,0 +1,273 @@
+"""One pass: a frame, or several as references, through a model's pipeline and back to a uint8 frame.
+
+Knows how a pipeline is called (from the model's row) and what its output must look like. Frames are uint8 RGB
+[H, W, 3]; what leaves this module is bit for bit what diffusers' own ``output_type="pil"`` would give.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from dltb import RunError, UsageError
+from dltb.imaging.limits import check_reference_size, check_side
+
+if TYPE_CHECKING:
+    import torch
+
+    from dltb.models.table import ModelSpec
+
+FLAT_SPREAD = 16  # grey levels; an input with less contrast than this may rightly give a flat output
+
+
+@dataclass(frozen=True)
+class PassSettings:
+    """What every pass of a run has in common."""
+
+    prompt: str = ""
+    negative_prompt: str = ""
+    strength: float = 0.4  # share of the noise schedule that is run; only for models that use it
+    num_inference_steps: int = 4  # length of the schedule
+    guidance_scale: float | None = None  # None: the model's own
+    width: int | None = None  # px; None: the frame's own
+    height: int | None = None
+    seed: int = 1234
+    fixed_seed: bool = True
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass made, and what really ran."""
+
+    frame: np.ndarray  # [H, W, 3] uint8 RGB
+    seconds: float  # from frames in to frame out, conversions included
+    steps_run: int  # steps x strength, rounded down by the SD pipelines and up by FLUX.1's
+    sigma_start: float | None  # noise level the pass started from, in the scheduler's unit; None if it has none
+    seed: int
+
+
+Generate = Callable[[np.ndarray | Sequence[np.ndarray], int], Pass]
+
+
+def make_generate(pipe: Any, spec: "ModelSpec", settings: PassSettings, device: str) -> Generate:
+    """The callable that a loop gets: ``generate(images, index) -> Pass``, with the index counted from 1."""
+
+    def generate(images: np.ndarray | Sequence[np.ndarray], index: int) -> Pass:
+        generator = make_generator(device, seed_for(settings, index))
+        try:
+            made = run_pass(pipe, spec, images, settings, generator)
+            check_not_flat(made.frame, _as_list(images))
+        except RunError as error:
+            raise RunError(f"pass {index}: {error}") from error
+        return made
+
+    return generate
+
+
+def make_generator(device: str, seed: int) -> "torch.Generator":
+    """A seeded noise source on the device itself: CUDA, MPS and CPU give different noise for one seed."""
+    import torch
+
+    return torch.Generator(device=device).manual_seed(seed)
+
+
+def seed_for(settings: PassSettings, index: int) -> int:
+    """The seed of pass ``index`` (from 1): always the same one, or another for every pass."""
+    return settings.seed if settings.fixed_seed else settings.seed + index
+
+
+def run_pass(
+    pipe: Any,
+    spec: "ModelSpec",
+    images: np.ndarray | Sequence[np.ndarray],
+    settings: PassSettings,
+    generator: "torch.Generator",
+) -> Pass:
+    """Run the pipeline once over one frame, or over several as references in the order given."""
+    import torch
+
+    frames = _as_list(images)
+    check_frames(spec, frames, settings)
+    started = time.perf_counter()
+    try:
+        made = pipe(**call_arguments(spec, frames, settings), generator=generator, output_type="pt").images
+    except torch.OutOfMemoryError as error:
+        raise RunError(_out_of_memory(spec, frames[0])) from error
+    frame = to_uint8(made)
+    return Pass(
+        frame=frame,
+        seconds=time.perf_counter() - started,
+        steps_run=int(pipe.num_timesteps),
+        sigma_start=_sigma_start(pipe.scheduler),
+        seed=generator.initial_seed(),
+    )
+
+
+def call_arguments(spec: "ModelSpec", frames: Sequence[np.ndarray], settings: PassSettings) -> dict[str, Any]:
+    """The pipeline's arguments as the model's row wants them; generator and output type are the caller's."""
+    pictures = [Image.fromarray(frame) for frame in frames]
+    arguments: dict[str, Any] = {
+        "prompt": settings.prompt,
+        "image": pictures if spec.edits_references else pictures[0],
+        "num_inference_steps": settings.num_inference_steps,
+        **spec.call_arguments,
+    }
+    if spec.uses_strength:
+        arguments["strength"] = settings.strength
+    if spec.takes_guidance:
+        arguments["guidance_scale"] = guidance_scale(spec, settings)
+    if spec.takes_negative_prompt:
+        # Not "": SDXL zeroes the embedding when there is no negative prompt, and encodes an empty one.
+        arguments["negative_prompt"] = settings.negative_prompt or None
+    if spec.pass_size:
+        arguments["height"], arguments["width"] = frames[0].shape[:2]
+    return arguments
+
+
+def guidance_scale(spec: "ModelSpec", settings: PassSettings) -> float:
+    """The guidance scale in force: the one asked for, else the model's own."""
+    return spec.guidance_scale if settings.guidance_scale is None else settings.guidance_scale
+
+
+def to_uint8(image: "torch.Tensor") -> np.ndarray:
+    """Quantise a pipeline's float image [1, 3, H, W], 0..1, any device, to [H, W, 3] uint8.
+
+    The arithmetic of diffusers' ``numpy_to_pil`` (float32, half to even), done on the device: a quarter of the bytes
+    are copied. The pipeline has clamped the image already, so an infinite value shows only as the NaN that the
+    decoder's normalisations make of it.
+    """
+    import torch
+
+    pixels = image[0].permute(1, 2, 0).float()
+    if not torch.isfinite(pixels).all():
+        raise RunError(
+            "the model gave NaN instead of pixels: its number format overflowed or its weights are damaged. Fed back, "
+            "it would spoil every later frame; try another --seed, a lower --guidance-scale or --strength, or another "
+            "--device"
+        )
+    return (pixels * 255).round().to(torch.uint8).contiguous().cpu().numpy()
+
+
+def check_not_flat(frame: np.ndarray, inputs: Sequence[np.ndarray]) -> None:
+    """Stop on a frame of one colour made from inputs that had contrast. All frames are [H, W, 3] uint8."""
+    if not _is_flat(frame) or all(_spread(image) <= FLAT_SPREAD for image in inputs):
+        return
+    raise RunError(
+        f"flat output: every pixel is {tuple(int(level) for level in frame[0, 0])}; one flat frame fed back ends a "
+        "loop for ever. Black from half precision is an overflow: try another --seed or --device"
+    )
+
+
+def _is_flat(frame: np.ndarray) -> bool:
+    return bool((frame == frame[0, 0]).all())
+
+
+def _spread(image: np.ndarray) -> int:
+    """Largest difference between two pixels in one channel, in grey levels."""
+    return int(np.ptp(image, axis=(0, 1)).max())
+
+
+def check_frames(spec: "ModelSpec", frames: Sequence[np.ndarray], settings: PassSettings) -> None:
+    """Refuse frames that a pipeline would crop, resize or misread without a word."""
+    most = spec.max_references
+    if not frames or (most is not None and len(frames) > most):
+        raise UsageError(f"{len(frames)} input images: {spec.key} takes {'at least 1' if most is None else most}")
+    for frame in frames:
+        if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
+            raise UsageError(f"a frame is uint8 [H, W, 3], not {frame.dtype} {list(frame.shape)}")
+    sizes = [(frame.shape[1], frame.shape[0]) for frame in frames]
+    if len(set(sizes)) > 1:
+        given = ", ".join(f"{width}x{height}" for width, height in sizes)
+        raise UsageError(f"references of unequal size ({given} px): bring them to one size first")
+    _check_size(spec, *sizes[0], settings)
+
+
+def _check_size(spec: "ModelSpec", width: int, height: int, settings: PassSettings) -> None:
+    wanted = (settings.width or width, settings.height or height)
+    if wanted != (width, height):
+        raise UsageError(f"the frame is {width}x{height} px, the settings say {wanted[0]}x{wanted[1]}: resize it first")
+    check_side("frame width", width)
+    check_side("frame height", height)
+    if spec.edits_references:
+        check_reference_size(spec.key, width, height)
+
+
+def inert_settings(
+    spec: "ModelSpec", settings: PassSettings, *, pipe: Any = None, given: Collection[str] = ()
+) -> list[str]:
+    """One line for every setting that this model ignores.
+
+    ``given`` names the fields that the user set, even if to the default. With the loaded ``pipe`` the answer also
+    holds for a ``--weights`` folder whose checkpoint, unlike the row's, is not distilled.
+    """
+    notes = []
+    scale = guidance_scale(spec, settings)
+    obeys = _obeys_guidance(spec, pipe)
+    if scale > 1 and not obeys:
+        notes.append(f"--guidance-scale {scale:g} has no effect: {spec.key} is distilled and ignores guidance")
+    if settings.negative_prompt and not spec.takes_negative_prompt:
+        notes.append(f"--negative-prompt has no effect: {spec.key} takes none")
+    elif settings.negative_prompt and scale <= 1:
+        notes.append(f"--negative-prompt has no effect: it needs a --guidance-scale above 1, which is {scale:g} here")
+    if not spec.uses_strength and ("strength" in given or settings.strength != PassSettings.strength):
+        notes.append(f"--strength {settings.strength:g} has no effect: {spec.key} always starts from pure noise")
+    return notes
+
+
+def _obeys_guidance(spec: "ModelSpec", pipe: Any) -> bool:
+    if spec.uses_guidance or pipe is None:
+        return spec.uses_guidance
+    embeds = getattr(pipe.transformer.config, "guidance_embeds", False)
+    return spec.takes_guidance and (embeds or not pipe.config.get("is_distilled", True))
+
+
+def prompt_notes(pipe: Any, spec: "ModelSpec", prompt: str) -> list[str]:
+    """One line for every text encoder that does not read the whole prompt."""
+    notes = []
+    for name, tokens, limit in _prompt_lengths(pipe, spec, prompt):
+        if tokens > limit:
+            notes.append(f"the prompt has {tokens} tokens, {name} of {spec.key} reads the first {limit}")
+    return notes
+
+
+def _prompt_lengths(pipe: Any, spec: "ModelSpec", prompt: str) -> list[tuple[str, int, int]]:
+    """Name, tokens in the prompt with its special tokens, and limit of every text encoder."""
+    most = spec.call_arguments.get("max_sequence_length", 512)  # the default of every FLUX pipeline's call
+    if spec.edits_references:
+        text = pipe.tokenizer.apply_chat_template(
+            [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        return [("the text encoder", _token_count(pipe.tokenizer, text), most)]
+    names = [name for name in ("tokenizer", "tokenizer_2") if getattr(pipe, name, None) is not None]
+    tokenizers = [getattr(pipe, name) for name in names]
+    labels = ["the text encoder"] if len(names) == 1 else ["text encoder 1", "text encoder 2"]
+    return [
+        (label, _token_count(tokenizer, prompt), min(tokenizer.model_max_length, most))
+        for label, tokenizer in zip(labels, tokenizers, strict=True)
+    ]
+
+
+def _token_count(tokenizer: Any, text: str) -> int:
+    # Not verbose: too long a text is what is being looked for here.
+    return len(tokenizer(text, verbose=False).input_ids)
+
+
+def _as_list(images: np.ndarray | Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [images] if isinstance(images, np.ndarray) else list(images)
+
+
+def _sigma_start(scheduler: Any) -> float | None:
+    """The first sigma of the steps that ran: img2img pipelines skip the start of the schedule by its begin index."""
+    sigmas, begin = getattr(scheduler, "sigmas", None), getattr(scheduler, "begin_index", None)
+    return None if sigmas is None or begin is None else float(sigmas[begin])
+
+
+def _out_of_memory(spec: "ModelSpec", frame: np.ndarray) -> str:
+    known = f"; reported to fit in {spec.vram_gb} GB at {spec.native_size} px" if spec.vram_gb else ""
+    return (
+        f"out of memory: {spec.key} at {frame.shape[1]}x{frame.shape[0]} px{known}. Use --offload, or a smaller "
+        "--width and --height"
+    )
