@@ -1,0 +1,149 @@
+"""The options that the loop tools share, one frozen dataclass per group of flags.
+
+Knows names, defaults, help texts and what a single value may be; what depends on the model or on the machine is checked
+where the model is chosen.
+"""
+
+from dataclasses import dataclass
+
+from dltb.args.parser import number, option, whole
+
+TAIL_MODES = ("freeze", "free", "black")
+CONDITIONINGS = ("blend", "dual-ref")
+REFERENCE_ORDERS = ("state-first", "frame-first")
+
+
+def tail_modes(text: str) -> tuple[str, ...]:
+    """Parse ``freeze,free,black`` in any order, each at most once."""
+    modes = tuple(part.strip() for part in text.split(","))
+    unknown = [mode for mode in modes if mode not in TAIL_MODES]
+    if unknown:
+        raise ValueError(f"unknown tail mode {unknown[0]!r}; known: {', '.join(TAIL_MODES)}")
+    if len(set(modes)) != len(modes):
+        raise ValueError(f"a tail mode stands twice in {text!r}")
+    return modes
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model makes a pass, and how."""
+
+    model: str = option(
+        "tiny-turbo",
+        "key of the model table (sd-turbo, sdxl-turbo, ...; sd_turbo and SD-Turbo are the same); the tiny models are part "
+        "of this package and need no download",
+        metavar="KEY",
+    )
+    weights: str | None = option(
+        None, "load this model from a local diffusers folder instead of the hub", metavar="DIR"
+    )
+    strength: float = option(
+        0.4,
+        "img2img denoising strength: the share of the noise schedule that is run; 1.0 ignores the input",
+        metavar="F",
+        parse=number(0, 1, above=True),
+    )
+    num_inference_steps: int = option(
+        4,
+        "length of the denoising schedule; img2img models run about steps x strength of it",
+        metavar="N",
+        parse=whole(1),
+    )
+    guidance_scale: float | None = option(
+        None, "classifier-free guidance; the default is the model's own", metavar="F", parse=number(0)
+    )
+    prompt: str = option("", "the artistic direction; empty asks for no change", metavar="TEXT")
+    negative_prompt: str = option("", "only matters where classifier-free guidance runs", metavar="TEXT")
+    width: int | None = option(
+        None, "width of a pass in pixels, a multiple of 16; the default is the model's native size", metavar="N"
+    )
+    height: int | None = option(
+        None,
+        "height, likewise; the input is centre-cropped to this shape, then resized",
+        metavar="N",
+    )
+    seed: int = option(1234, "seed of the noise", metavar="N", parse=whole(0, at_most=2**63 - 1))
+    fixed_seed: bool = option(True, "the same noise on every pass; otherwise pass n uses seed + n")
+    offload: bool = option(False, "keep the model in main memory and move parts to the accelerator as they run")
+    device: str | None = option(
+        None,
+        "where to run; the default is cuda, else mps, else an error (the tiny models also take the CPU)",
+        choices=("cuda", "mps", "cpu"),
+    )
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """Where results go, and what happens to a run directory that exists."""
+
+    output_dir: str | None = option(
+        None, "parent of the run directory; the default is untracked/output_<model>", metavar="DIR"
+    )
+    overwrite: bool = option(False, "replace a run directory that exists")
+    resume: bool = option(False, "go on with an unfinished run of the same settings (starts it when there is none)")
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """A still image to start from."""
+
+    input: str = option("input_example/test_512.png", "the image to start from", metavar="IMAGE")
+
+
+@dataclass(frozen=True)
+class VideoInput:
+    """A clip whose frames are the fresh frames N_n."""
+
+    input: str = option("input_example/courtyard.mp4", "the clip whose frames are fed in, one by one", metavar="VIDEO")
+
+
+@dataclass(frozen=True)
+class IterateOptions:
+    """How long a free run is, and what of it is kept."""
+
+    iterations: int = option(200, "number of passes", metavar="N", parse=whole(1))
+    save_every: int = option(
+        1, "save every Nth pass as a PNG; the timelapse holds the saved passes", metavar="N", parse=whole(1)
+    )
+    video_fps: float = option(30.0, "frame rate of timelapse.mp4", metavar="F", parse=number(0, above=True))
+
+
+@dataclass(frozen=True)
+class VideoOptions:
+    """The video loop: what a pass is given, and what follows the clip."""
+
+    mode: str = option(
+        "stateful",
+        "stateful carries the model's last output into the next pass; anchored makes every frame on its own (boil test)",
+        choices=("anchored", "stateful"),
+    )
+    anchor_blend: float = option(
+        0.3,
+        "share a of the fresh frame in the model's input, (1-a) state + a frame: 0 is a free run, 1 equals anchored",
+        metavar="A",
+        parse=number(0, 1),
+    )
+    reproject: bool = option(True, "warp the carried state along the optical flow of the source frames")
+    reproject_mask: bool = option(
+        False, "where the warp has no valid history (disocclusions), take the fresh frame instead"
+    )
+    max_frames: int | None = option(
+        None, "stop after N source frames; the default is the whole clip", metavar="N", parse=whole(1)
+    )
+    tail_frames: int = option(0, "passes to go on for after the clip, in each tail mode", metavar="N", parse=whole(0))
+    tail_modes: tuple[str, ...] = option(
+        ("freeze",),
+        "what follows the clip, each from the same end state: freeze (the last frame stays), free (no fresh frame), "
+        "black (black frames)",
+        metavar="M[,M...]",
+        parse=tail_modes,
+    )
+    save_every: int = option(
+        10, "save every Nth pass as a PNG, in the main loop and in tails", metavar="N", parse=whole(1)
+    )
+    conditioning: str = option(
+        "blend",
+        "blend: one image, the pixel blend; dual-ref: carried state and fresh frame as two reference images",
+        choices=CONDITIONINGS,
+    )
+    ref_order: str = option("state-first", "order of the two reference images under dual-ref", choices=REFERENCE_ORDERS)

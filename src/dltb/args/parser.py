@@ -1,0 +1,159 @@
+"""argparse groups made from frozen option dataclasses: a flag's name, type, default and help exist once, in its field."""
+
+import argparse
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    choices: Sequence[str] | None = None,
+    metavar: str | None = None,
+    parse: Callable[[str], Any] | None = None,
+    positional: bool = False,
+) -> Any:
+    """A dataclass field that is also a flag. ``parse`` turns the text into the value or raises ValueError."""
+    metadata = {"help": help, "choices": choices, "metavar": metavar, "parse": parse, "positional": positional}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class ToolParser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one line and whose help keeps the layout of its examples."""
+
+    def __init__(self, *, prog: str, description: str, epilog: str = "") -> None:
+        super().__init__(
+            prog=prog,
+            description=description,
+            epilog=epilog,
+            formatter_class=_HelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def parse_args(self, argv: Sequence[str] | None = None) -> argparse.Namespace:  # type: ignore[override]
+        """Parse; ``given`` in the result holds the names of the flags that the user typed."""
+        parsed = super().parse_args(argv)
+        for action in self._actions:
+            action.default = argparse.SUPPRESS
+        parsed.given = frozenset(vars(super().parse_args(argv)))
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps paragraphs as written and ends each flag's help with its default."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = (action.help or "").replace("%", "%%")
+        if action.default in (None, argparse.SUPPRESS, "") or action.dest == "help":
+            return text
+        return f"{text} (default: {_as_typed(action.default)})"
+
+
+def _as_typed(default: Any) -> str:
+    """A default as a user would type or say it."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return ",".join(default) if isinstance(default, tuple) else str(default)
+
+
+def add_options(
+    parser: argparse.ArgumentParser,
+    options: type,
+    title: str,
+    *,
+    defaults: Mapping[str, Any] = types.MappingProxyType({}),
+    leave_out: Sequence[str] = (),
+) -> None:
+    """Add one flag per field of ``options`` as a group; ``defaults`` are this tool's own where they differ."""
+    group = parser.add_argument_group(title)
+    hints = typing.get_type_hints(options)
+    for field in dataclasses.fields(options):
+        if field.name not in leave_out:
+            _add_flag(group, field, hints[field.name], defaults.get(field.name, field.default))
+
+
+def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field, hint: Any, default: Any) -> None:
+    meta = field.metadata
+    flag = "--" + field.name.replace("_", "-")
+    if meta["positional"]:
+        group.add_argument(field.name, metavar=meta["metavar"], help=meta["help"])
+    elif hint is bool:
+        # A switch that is off by default needs no --no- form; one that is on does.
+        action = argparse.BooleanOptionalAction if default else "store_true"
+        group.add_argument(flag, action=action, default=default, help=meta["help"])
+    else:
+        kind = _Parsed(meta["parse"] or _plain_type(hint))
+        extra = {"choices": meta["choices"]} if meta["choices"] else {}
+        group.add_argument(flag, type=kind, default=default, metavar=meta["metavar"], help=meta["help"], **extra)
+
+
+def _plain_type(hint: Any) -> Callable[[str], Any]:
+    members = [m for m in typing.get_args(hint) if m is not type(None)] or [hint]
+    return members[0]
+
+
+class _Parsed:
+    """Wraps a field's parser so that its ValueError text reaches the user as it is."""
+
+    def __init__(self, parse: Callable[[str], Any]) -> None:
+        self.parse = parse
+        self.__name__ = getattr(parse, "__name__", "value")
+
+    def __call__(self, text: str) -> Any:
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            plain = self.parse in (int, float)
+            wanted = {int: "a whole number", float: "a number"}.get(self.parse)  # type: ignore[call-overload]
+            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}" if plain else str(error)) from None
+
+
+def read_options(options: type[T], namespace: argparse.Namespace) -> T:
+    """The parsed flags as an instance of ``options``; a field that the tool leaves out keeps its default."""
+    known = {f.name: getattr(namespace, f.name) for f in dataclasses.fields(options) if hasattr(namespace, f.name)}  # type: ignore[arg-type]
+    return options(**known)
+
+
+def whole(at_least: int, *, at_most: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers within bounds."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a whole number") from None
+        if value < at_least or (at_most is not None and value > at_most):
+            upper = f" and at most {at_most}" if at_most is not None else ""
+            raise ValueError(f"{value} is out of range: at least {at_least}{upper}")
+        return value
+
+    return parse
+
+
+def number(at_least: float, at_most: float | None = None, *, above: bool = False) -> Callable[[str], float]:
+    """A parser of finite numbers within bounds; ``above`` leaves the lower bound itself out."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a number") from None
+        too_low = value <= at_least if above else value < at_least
+        if not math.isfinite(value) or too_low or (at_most is not None and value > at_most):
+            lower = f"above {at_least:g}" if above else f"at least {at_least:g}"
+            raise ValueError(
+                f"{text} is out of range: {lower}" + (f", at most {at_most:g}" if at_most is not None else "")
+            )
+        return value
+
+    return parse

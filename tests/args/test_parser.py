@@ -1,0 +1,83 @@
+"""Flags: one line for every mistake, and defaults that exist once."""
+
+import dataclasses
+
+import pytest
+
+from dltb.args.options import ModelOptions, VideoOptions
+from dltb.args.parser import ToolParser, add_options, number, option, read_options, whole
+
+
+def parser() -> ToolParser:
+    made = ToolParser(prog="tool", description="d")
+    add_options(made, VideoOptions, "loop")
+    add_options(made, ModelOptions, "model", defaults={"model": "tiny-klein"}, leave_out=("strength",))
+    return made
+
+
+def test_defaults_are_those_of_the_dataclass():
+    """Catches a default that a flag states for itself and that drifts away from the library's."""
+    args = parser().parse_args([])
+    assert read_options(VideoOptions, args) == VideoOptions()
+    assert read_options(ModelOptions, args) == dataclasses.replace(ModelOptions(), model="tiny-klein")
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--tail-frames", "-1"], "at least 0"),
+        (["--tail-frames", "two"], "'two' is not a whole number"),
+        (["--max-frames", "0"], "at least 1"),
+        (["--anchor-blend", "1.5"], "at most 1"),
+        (["--anchor-blend", "nan"], "out of range"),
+        (["--tail-modes", "freeze,blck"], "unknown tail mode 'blck'; known: freeze, free, black"),
+        (["--tail-modes", "free,free"], "twice"),
+        (["--width", "wide"], "'wide' is not a whole number"),
+        (["--mode", "loose"], "invalid choice"),
+        (["--strength", "0.5"], "unrecognized arguments: --strength"),
+        (["--anchor", "0.5"], "unrecognized arguments: --anchor"),
+    ],
+)
+def test_a_wrong_flag_is_one_line_and_exit_2(argv, says, capsys):
+    """Catches usage dumps, tracebacks and abbreviations that guess what was meant."""
+    with pytest.raises(SystemExit) as stopped:
+        parser().parse_args(argv)
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.count("\n") == 1
+    assert says in error
+
+
+def test_given_holds_what_was_typed_even_if_it_is_the_default():
+    """Catches taking a default for the user's wish, and the reverse."""
+    args = parser().parse_args(["--anchor-blend", "0.3", "--no-reproject"])
+    assert args.given == {"anchor_blend", "reproject"}
+
+
+def test_tail_modes_become_a_tuple_in_the_order_given():
+    """Catches a list that is sorted, which would rename the run directory."""
+    assert parser().parse_args(["--tail-modes", "black, freeze"]).tail_modes == ("black", "freeze")
+
+
+def test_help_states_defaults_and_survives_percent_signs(capsys):
+    """Catches argparse's own % formatting, which breaks --help only when it is asked for."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        share: float = option(0.5, "100 % of it", parse=number(0))
+        on: bool = option(True, "a switch")
+
+    made = ToolParser(prog="tool", description="d")
+    add_options(made, Options, "group")
+    with pytest.raises(SystemExit):
+        made.parse_args(["--help"])
+    text = capsys.readouterr().out
+    assert "100 % of it (default: 0.5)" in text
+    assert "(default: on)" in text
+
+
+def test_bounds():
+    """Catches an open bound that lets its own value in."""
+    assert whole(1)("1") == 1
+    with pytest.raises(ValueError, match="above 0"):
+        number(0, 1, above=True)("0")
