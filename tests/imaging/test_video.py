@@ -301,7 +301,7 @@ def left_sited(chroma: np.ndarray) -> np.ndarray:
 
 
 def test_decoding_adds_no_shift(tmp_path: Path) -> None:
-    """Catches swscale's fast 4:2:0 path, a level too dark, and chroma half a pixel off; a feedback loop adds both up."""
+    """Catches swscale's fast 4:2:0 path, a level too dark, and chroma half a pixel off: a loop adds both up."""
     rows, columns = np.mgrid[0:128, 0:128]
     smooth = np.stack([columns, rows, 255 - (rows + columns) // 2], -1).astype(np.uint8)
     r, g, b = np.moveaxis(smooth / 255, -1, 0)

@@ -15,13 +15,13 @@ from dltb import RunError
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`; when the block ends well, it becomes `path`.
 
-    The temporary file never outlives the block. An OSError, a full disk above all, becomes a RunError that names `path`;
-    an older file under that name is kept then.
+    The temporary file never outlives the block. An OSError, a full disk above all, becomes a RunError that names
+    `path`; an older file under that name is kept then.
     """
     temporary = temporary_name(path)
     try:
         yield temporary
-        os.replace(temporary, path)
+        temporary.replace(path)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def temporary_name(path: Path) -> Path:
-    """Hidden, so that no folder listing takes it for a frame; fixed, so that what a killed process left is overwritten."""
+    """Hidden, so that no folder listing takes it for a frame; fixed, so that the remains of a kill are overwritten."""
     return path.with_name(f".{path.name}.part")
 
 

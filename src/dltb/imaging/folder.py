@@ -78,10 +78,8 @@ def common_size(paths: Sequence[Path]) -> tuple[int, int]:  # width, height, px
     first = next(probed)
     for other in probed:
         if (other.width, other.height) != (first.width, first.height):
-            raise UsageError(
-                f"{other.path} is {other.width}x{other.height} px but {first.path.name} is {first.width}x{first.height}; "
-                "the frames of one run have one size"
-            )
+            expected = f"{first.path.name} is {first.width}x{first.height}; the frames of one run have one size"
+            raise UsageError(f"{other.path} is {other.width}x{other.height} px but {expected}")
     return first.width, first.height
 
 

@@ -24,11 +24,11 @@ IMAGE_FORMATS = (
     *("PNG", "JPEG", "WEBP", "GIF", "TIFF", "BMP", "AVIF", "JPEG2000", "PPM"),
     *("ICO", "PSD", "QOI", "SGI", "PCX", "DDS", "DIB"),
 )
-# Formats in which several pictures are a movie. In the others (TIFF pages, MPO stereo pairs) the first one is the image.
+# Formats in which several pictures are a movie. In the others (TIFF pages, stereo pairs) the first one is the image.
 ANIMATION_FORMATS = ("GIF", "WEBP", "PNG", "AVIF")
 
-# zlib at level 1 takes 30 ms for a 512 px frame and 65 ms for 768; Pillow's default (6) takes 76 and 187 for files about
-# a tenth smaller, and a fast pass on the device is shorter than that.
+# zlib at level 1 takes 30 ms for a 512 px frame and 65 ms for 768; Pillow's default (6) takes 76 and 187 for files
+# about a tenth smaller, and a fast pass on the device is shorter than that.
 PNG_COMPRESS_LEVEL = 1
 
 # EXIF orientation -> (swap axes, then mirror left-right, then mirror top-bottom).

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import av
 import numpy as np
-from av.video.reformatter import ColorRange, Interpolation
+from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 from PIL import Image
 
 from dltb import UsageError
@@ -85,9 +85,11 @@ def read_video(
         expected, damage, number = _timing(container, stream)[0], _Damage(), 0
         # A count worked out from the duration can be off by a frame or two.
         tolerance = 0 if stream.frames else max(2, (expected or 0) // 50)
+    scaler = VideoReformatter()  # one for all frames: setting it up takes longer than a small frame
     with _opened(path) as (container, stream):
-        for number, frame in enumerate(itertools.islice(_decoded(container, stream, damage), limit), 1):
-            yield _to_frame(frame)
+        for frame in itertools.islice(_decoded(container, stream, damage), limit):
+            yield oriented(_rgb(frame, scaler), *_orientation(frame))
+            number += 1
     if number != limit:
         _report(path, number, (expected or 0) - tolerance, damage, on_note)
 
@@ -219,24 +221,21 @@ def _report(path: Path, number: int, expected: int, damage: _Damage, on_note: Ca
 # --- one decoded picture to one frame -------------------------------------------------------------------------------
 
 
-def _to_frame(frame: av.VideoFrame) -> np.ndarray:  # uint8 [H, W, 3]
-    return oriented(_rgb(frame), *_orientation(frame))
-
-
-def _rgb(frame: av.VideoFrame) -> np.ndarray:  # uint8 [H, W, 3]
+def _rgb(frame: av.VideoFrame, scaler: VideoReformatter) -> np.ndarray:  # uint8 [H, W, 3]
     if frame.colorspace == _UNSPECIFIED:
         # The usual rule for untagged files: standard definition is BT.601, anything larger BT.709.
         frame.colorspace = _BT709 if frame.width >= 1280 or frame.height > 576 else _BT601
     if frame.color_trc in (hdr.PQ, hdr.HLG):
-        return hdr.tone_map(_reformatted(frame, "rgb48le"), frame.color_trc)
+        return hdr.tone_map(_reformatted(frame, "rgb48le", scaler), frame.color_trc)
     if _has_alpha(frame):
-        return to_rgb(Image.fromarray(_reformatted(frame, "rgba")))
-    return _reformatted(frame, "rgb24")
+        return to_rgb(Image.fromarray(_reformatted(frame, "rgba", scaler)))
+    return _reformatted(frame, "rgb24", scaler)
 
 
-def _reformatted(frame: av.VideoFrame, pixel_format: str) -> np.ndarray:
+def _reformatted(frame: av.VideoFrame, pixel_format: str, scaler: VideoReformatter) -> np.ndarray:
     """Convert by the frame's own matrix and range tags to full-range RGB."""
-    return frame.reformat(format=pixel_format, dst_color_range=ColorRange.JPEG, interpolation=_EXACT).to_ndarray()
+    full = ColorRange.JPEG
+    return scaler.reformat(frame, format=pixel_format, dst_color_range=full, interpolation=_EXACT).to_ndarray()
 
 
 def _orientation(frame: av.VideoFrame) -> tuple[bool, bool, bool]:
@@ -278,5 +277,5 @@ def _frame_notes(frame: av.VideoFrame) -> Iterator[str]:
         yield f"{bits}-bit colour is converted to 8 bits"
     if frame.interlaced_frame:
         yield "interlaced; its fields are not separated"
-    if _has_alpha(frame) and _reformatted(frame, "rgba")[..., 3].min() < 255:
+    if _has_alpha(frame) and _reformatted(frame, "rgba", VideoReformatter())[..., 3].min() < 255:
         yield TRANSPARENCY_NOTE
