@@ -1,0 +1,1 @@
+"""Numbers about frames and runs. Knows neither models nor options."""

@@ -1,0 +1,1 @@
+"""Run directories: names, run.json and steps.jsonl, checkpoints, PNG and mp4 files, all written behind the loop."""

@@ -1,0 +1,217 @@
+"""Writes a run: run.json first and last, and behind the loop its PNGs, videos, steps.jsonl and checkpoints.
+
+Everything that happens to a pass happens in one queue, in order, so a checkpoint speaks for all that came before it.
+"""
+
+import contextlib
+import json
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from dltb import DltbError, RunError, __version__
+from dltb.imaging.frames import write_png
+from dltb.output import checkpoint as checkpoints
+from dltb.output.checkpoint import Checkpoint, ResumePoint
+from dltb.output.files import write_json
+from dltb.output.run_directory import SCHEMA, Decision, locked, make_directory, read_manifest
+from dltb.output.segments import SegmentedVideo
+from dltb.output.write_behind import WriteBehind
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of passes with numbers of its own: the main loop or one tail."""
+
+    name: str  # "main", or the tail's mode
+    passes: int | None  # None where the end of the clip decides
+    video: str | None = None  # file name
+
+    @property
+    def prefix(self) -> str:
+        """What its PNG names begin with."""
+        return "" if self.name == "main" else f"{self.name} "
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run directory is told about its run before the first pass."""
+
+    tool: str
+    directory: Path
+    decision: Decision
+    settings: Mapping[str, Any]  # what must be the same for a resume
+    environment: Mapping[str, Any]
+    phases: Sequence[Phase]
+    save_every: int
+    fps: Fraction = Fraction(30)
+    video_every: int = 1  # 1: every pass is a video frame
+
+
+class RunRecorder:
+    """The open run directory. Use as a context manager around the passes."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        self._directory = plan.directory
+        self._partial = plan.directory / "partial"
+        self._position: Checkpoint | None = None
+        self._seconds: list[float] = []
+        self.passes: dict[str, int] = {}  # finished passes of each phase
+        self._videos: dict[str, SegmentedVideo] = {}
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            make_directory(self._directory, self.plan.decision)
+            self._manifest = self._open_manifest()
+            for folder in (self._partial, self._directory / "frames"):
+                folder.mkdir(exist_ok=True)
+            stack.enter_context(locked(self._directory))
+            self._position = checkpoints.load(self._partial)
+            self._log = stack.enter_context((self._directory / "steps.jsonl").open("a+b"))
+            self._log.truncate(self._position.log_bytes if self._position else 0)
+            self._save_manifest()
+            self._writer = WriteBehind()
+            self._stack = stack.pop_all()
+        return self
+
+    def start(self, phase: Phase) -> ResumePoint:
+        """Where ``phase`` begins: at its first pass, after its last checkpoint, or nowhere since it is finished."""
+        point = self._resume_point(phase)
+        self.passes[phase.name] = point.start
+        if phase.video and not point.finished:
+            folder = self._partial / Path(phase.video).stem
+            video = SegmentedVideo(folder, self._directory / phase.video, self.plan.fps)
+            video.drop_after(point.start)
+            self._videos[phase.name] = video
+        return point
+
+    def record(
+        self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
+    ) -> None:
+        """Hand over one finished pass; ``source`` is the fresh frame that a resume needs, None where it never changes."""
+        self._writer.submit(self._write_pass, phase, index, frame, source, facts)
+
+    def save_image(self, name: str, frame: np.ndarray) -> None:
+        """Write ``name`` in the run directory, behind the passes handed over before."""
+        self._writer.submit(write_png, self._directory / name, frame)
+
+    def finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
+        """Join the phase's video and keep ``state``, from which the next phase starts."""
+        self._writer.submit(self._finish, phase, state, source)
+
+    def note(self, text: str) -> None:
+        """Keep a remark for run.json."""
+        if text not in self._manifest["notes"]:
+            self._manifest["notes"].append(text)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._stack:
+            late = self._writer.close()
+            # Where the writer failed, the loop only ran into it: the writer's error is the cause.
+            cause = late or error
+            if cause is None:
+                self._close("complete")
+            else:
+                self._give_up(cause)
+        if late is not None and late is not error:
+            raise late
+
+    # Below: what runs on the writer's thread, or once at the start and the end.
+
+    def _write_pass(
+        self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
+    ) -> None:
+        if index % self.plan.save_every == 0:
+            write_png(self._directory / "frames" / f"{phase.prefix}frame_{index:04d}.png", frame)
+        if phase.name in self._videos and index % self.plan.video_every == 0:
+            self._videos[phase.name].write(index, frame)
+        self._append({"phase": phase.name, "pass": index, **facts})
+        self.passes[phase.name] = index
+        self._seconds.append(facts["seconds"])
+        if index % checkpoints.EVERY == 0:
+            self._checkpoint(phase, frame, source, finished=False)
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        try:
+            self._log.write((json.dumps(record) + "\n").encode())
+            self._log.flush()
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self._log.name}: {error.strerror}; what was written before is kept"
+            ) from error
+
+    def _checkpoint(self, phase: Phase, state: np.ndarray, source: np.ndarray | None, *, finished: bool) -> None:
+        if phase.name in self._videos:
+            self._videos[phase.name].close_segment()
+        place = Checkpoint(phase.name, self.passes[phase.name], finished, self._log.tell())
+        checkpoints.save(self._partial, place, state, source)
+
+    def _finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
+        video = self._videos.pop(phase.name, None)
+        if video is not None:
+            video.join()
+        self._checkpoint(phase, state, source, finished=True)
+        if video is not None:
+            video.remove()
+
+    def _resume_point(self, phase: Phase) -> ResumePoint:
+        order = [p.name for p in self.plan.phases]
+        if self._position is None or order.index(phase.name) > order.index(self._position.phase):
+            return ResumePoint()
+        if phase.name == self._position.phase:
+            return checkpoints.resume_point(self._partial, self._position)
+        return ResumePoint(start=self._manifest["passes"].get(phase.name, 0), finished=True)
+
+    def _open_manifest(self) -> dict[str, Any]:
+        old = read_manifest(self._directory) if self.plan.decision is Decision.RESUME else {}
+        manifest = {
+            "schema": SCHEMA,
+            "dltb": __version__,
+            "tool": self.plan.tool,
+            "status": "running",
+            "reason": None,
+            "settings": dict(self.plan.settings),
+            "environment": dict(self.plan.environment),
+            "notes": old.get("notes", []),
+            "sessions": [*old.get("sessions", []), {"started": _now(), "ended": None}],
+            "passes": old.get("passes", {}),
+            "videos": [phase.video for phase in self.plan.phases if phase.video],
+            "median_seconds_per_pass": None,
+        }
+        write_json(self._directory / "run.json", manifest)
+        return manifest
+
+    def _save_manifest(self) -> None:
+        self._manifest["passes"] |= self.passes
+        if self._seconds:
+            self._manifest["median_seconds_per_pass"] = round(statistics.median(self._seconds), 4)
+        write_json(self._directory / "run.json", self._manifest)
+
+    def _close(self, status: str, reason: str | None = None) -> None:
+        self._manifest |= {"status": status, "reason": reason}
+        self._manifest["sessions"][-1]["ended"] = _now()
+        self._save_manifest()
+        if status == "complete":
+            shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _give_up(self, error: BaseException) -> None:
+        """Leave what there is in a state to look at and to go on from; nothing here may hide ``error``."""
+        status = "failed" if isinstance(error, RunError) or not isinstance(error, DltbError) else "interrupted"
+        with contextlib.suppress(Exception):
+            for video in self._videos.values():
+                video.join()
+        with contextlib.suppress(Exception):
+            self._close(status, str(error) or type(error).__name__)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,121 @@
+"""Whether a run may use a directory: new, to be resumed, already complete, or refused. Nothing is mixed or overwritten."""
+
+import enum
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dltb import UsageError
+
+SCHEMA = 1  # of run.json
+
+
+class Decision(enum.Enum):
+    """What to do about a run directory."""
+
+    NEW = "new"
+    REPLACE = "replace"
+    RESUME = "resume"
+    COMPLETE = "complete"
+
+
+def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwrite: bool) -> Decision:
+    """Compare the run that is wanted with the one that is there.
+
+    Raises:
+        UsageError: naming what differs, or what to do, when the directory cannot be used as asked.
+    """
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other: go on with the run, or replace it")
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"{directory} is a file; choose another --output-dir")
+    if not directory.exists() or not any(directory.iterdir()):
+        return Decision.NEW
+    if overwrite and (directory / "run.json").exists():
+        return Decision.REPLACE
+    manifest = read_manifest(directory)
+    different = differences(manifest["settings"], settings)
+    if different:
+        raise UsageError(
+            f"{directory} holds a run with other settings ({'; '.join(different)}); "
+            "choose another --output-dir, or replace it with --overwrite"
+        )
+    if manifest["status"] == "complete":
+        return Decision.COMPLETE
+    if not resume:
+        raise UsageError(f"{directory} holds an unfinished run of these settings; go on with --resume")
+    return Decision.RESUME
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The directory's run.json.
+
+    Raises:
+        UsageError: when there is none, it cannot be read, or another version of dltb wrote it.
+    """
+    path = directory / "run.json"
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        schema = manifest["schema"]
+    except FileNotFoundError:
+        raise UsageError(f"{directory} is not empty and holds no run.json; choose another --output-dir") from None
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); move the directory away") from None
+    if schema != SCHEMA:
+        raise UsageError(
+            f"{path} has schema {schema}, this dltb writes {SCHEMA}: finish that run with the dltb that started it "
+            f"({manifest.get('dltb', 'unknown version')}), or choose another --output-dir"
+        )
+    return manifest
+
+
+def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """``name: 0.4 there, 0.5 now`` for every setting that is not the same; values are compared as JSON holds them."""
+    plain = json.loads(json.dumps(now))
+    keys = sorted(set(there) | set(plain))
+    return [
+        f"{key}: {there.get(key, 'not set')} there, {plain.get(key, 'not set')} now"
+        for key in keys
+        if there.get(key) != plain.get(key)
+    ]
+
+
+def make_directory(directory: Path, decision: Decision) -> None:
+    """Create the run directory, empty; under REPLACE the old run moves aside first and comes back if that fails.
+
+    Raises:
+        UsageError: when the place cannot be written.
+    """
+    aside = directory.with_name(f".{directory.name}.replaced")
+    try:
+        if decision is Decision.REPLACE:
+            shutil.rmtree(aside, ignore_errors=True)
+            os.replace(directory, aside)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if aside.exists() and not directory.exists():
+            os.replace(aside, directory)
+        raise UsageError(f"cannot create {directory}: {error.strerror}; choose another --output-dir") from None
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the run directory for this process; the lock goes with the process, however it ends.
+
+    Raises:
+        UsageError: when another process writes there.
+    """
+    with (directory / "partial" / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(
+                f"another process is writing {directory}; wait for it, or choose another --output-dir"
+            ) from None
+        yield

@@ -1,0 +1,43 @@
+"""One thread that writes what the loop hands it, in order, behind a bounded queue."""
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_STOP = object()
+
+
+class WriteBehind:
+    """Runs jobs in the order given. The first error stops all later jobs and is raised at the next call.
+
+    Order is what checkpoints rest on: when a checkpoint's job runs, everything handed in before it is on disk.
+    """
+
+    def __init__(self, depth: int = 8) -> None:
+        self._jobs: queue.Queue = queue.Queue(maxsize=depth)
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[..., Any], *args: Any) -> None:
+        """Queue ``job(*args)``, waiting while the queue is full; raises the error of an earlier job."""
+        if self._error is not None:
+            raise self._error
+        self._jobs.put((job, args))
+
+    def close(self) -> BaseException | None:
+        """Run what is queued, stop the thread, and return the first error."""
+        self._jobs.put(_STOP)
+        self._thread.join()
+        return self._error
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not _STOP:
+            if self._error is not None:
+                continue
+            try:
+                job, args = item
+                job(*args)
+            except BaseException as error:  # raised again in the loop's thread
+                self._error = error

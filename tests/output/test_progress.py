@@ -1,0 +1,40 @@
+"""Progress: plain lines with rate and time left when piped, and a bar on a terminal."""
+
+import io
+
+from dltb.output import progress
+from dltb.output.progress import Progress, watched
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_lines_when_piped(monkeypatch, capsys):
+    """Catches a log full of carriage returns, and hours of silence in one."""
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0)
+    with Progress("main", 30, done=10) as shown:
+        for _ in range(2):
+            shown.step()
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("main: 11/30 passes,")
+    assert lines[-1].startswith("main: 12/30 passes,")
+    assert all("left" in line and "passes/s" in line for line in lines)
+
+
+def test_unknown_end(monkeypatch, capsys):
+    """Catches a crash where the clip does not say how long it is."""
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0)
+    with Progress("main", None) as shown:
+        shown.step()
+    assert "1/?" in capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal(monkeypatch):
+    """Catches plain lines where a person watches."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert list(watched([1, 2, 3], "drift", "frames")) == [1, 2, 3]
+    assert "\r" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()

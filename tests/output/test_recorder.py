@@ -1,0 +1,153 @@
+"""The run directory from the inside: order, checkpoints, and what an interrupted run leaves."""
+
+import json
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+
+from dltb import RunError
+from dltb.imaging.frames import read_image
+from dltb.output.recorder import Phase, RunPlan, RunRecorder
+from dltb.output.run_directory import Decision
+
+MAIN, TAIL = Phase("main", 25, "processed_stateful.mp4"), Phase("free", 12, "tail_free.mp4")
+
+
+def frame(number: int) -> np.ndarray:
+    rng = np.random.default_rng(number)
+    return rng.integers(0, 256, (32, 48, 3), dtype=np.uint8)
+
+
+def plan(directory, decision=Decision.NEW) -> RunPlan:
+    return RunPlan("test", directory, decision, {"a": 1}, {}, (MAIN, TAIL), save_every=5, fps=Fraction(24000, 1001))
+
+
+def play(recorder, phase, stop_at=None):
+    """Feed a phase from where it begins; raise at ``stop_at`` as a crash would."""
+    point = recorder.start(phase)
+    if point.finished:
+        return point
+    offset = 100 if phase is TAIL else 0
+    for index in range(point.start + 1, phase.passes + 1):
+        if index == stop_at:
+            raise RunError("crash")
+        recorder.record(phase, index, frame(index + offset), frame(index + 1000), {"seconds": 0.1})
+    recorder.finish(phase, frame(phase.passes + offset), frame(phase.passes + 1000))
+    return point
+
+
+def whole_run(directory):
+    with RunRecorder(plan(directory)) as recorder:
+        play(recorder, MAIN)
+        play(recorder, TAIL)
+    return directory
+
+
+def decoded(path):
+    with av.open(str(path)) as container:
+        return [f.to_ndarray(format="rgb24") for f in container.decode(video=0)]
+
+
+def manifest(directory):
+    return json.loads((directory / "run.json").read_text())
+
+
+def assert_same_results(first, second):
+    names = sorted(p.relative_to(first) for p in first.rglob("*.png"))
+    assert names == sorted(p.relative_to(second) for p in second.rglob("*.png"))
+    assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
+    for video in (MAIN.video, TAIL.video):
+        assert np.array_equal(decoded(first / video), decoded(second / video))
+    records = [[json.loads(line) for line in (d / "steps.jsonl").read_text().splitlines()] for d in (first, second)]
+    assert records[0] == records[1]
+
+
+def test_a_whole_run(tmp_path):
+    """Catches missing files, a wrong stride, a video that lost frames at a segment's edge, and leftovers."""
+    run = whole_run(tmp_path / "run")
+    names = sorted(p.name for p in (run / "frames").iterdir())
+    assert names == [*(f"frame_{n:04d}.png" for n in (5, 10, 15, 20, 25)), "free frame_0005.png", "free frame_0010.png"]
+    assert np.array_equal(read_image(run / "frames" / "free frame_0010.png"), frame(110))
+    assert (len(decoded(run / MAIN.video)), len(decoded(run / TAIL.video))) == (25, 12)
+    assert manifest(run)["status"] == "complete"
+    assert manifest(run)["passes"] == {"main": 25, "free": 12}
+    assert len((run / "steps.jsonl").read_text().splitlines()) == 37
+    assert not (run / "partial").exists()
+    with av.open(str(run / MAIN.video)) as container:
+        assert container.streams.video[0].average_rate == Fraction(24000, 1001)
+
+
+@pytest.mark.parametrize(
+    ("phase", "stop_at"), [(MAIN, 1), (MAIN, 9), (MAIN, 10), (MAIN, 11), (MAIN, 21), (TAIL, 1), (TAIL, 12)]
+)
+def test_a_run_that_stops_goes_on_exactly(tmp_path, phase, stop_at):
+    """Catches a resume that repeats, skips or re-encodes: PNG bytes, decoded frames and records must be the same."""
+    expected = whole_run(tmp_path / "unbroken")
+    run = tmp_path / "run"
+    with pytest.raises(RunError, match="crash"), RunRecorder(plan(run)) as recorder:
+        play(recorder, MAIN, stop_at if phase is MAIN else None)
+        play(recorder, TAIL, stop_at)
+    assert manifest(run)["status"] == "failed"
+    assert manifest(run)["reason"] == "crash"
+    with RunRecorder(plan(run, Decision.RESUME)) as recorder:
+        point = play(recorder, MAIN)
+        assert point.start == (25 if phase is TAIL else (stop_at - 1) // 10 * 10)
+        play(recorder, TAIL)
+    assert manifest(run)["passes"] == {"main": 25, "free": 12}
+    assert_same_results(expected, run)
+
+
+def test_the_state_at_a_checkpoint_is_the_state(tmp_path):
+    """Catches a resume from a state that went through a video codec or belongs to another pass."""
+    with pytest.raises(RunError), RunRecorder(plan(tmp_path / "run")) as recorder:
+        play(recorder, MAIN, 18)
+    with RunRecorder(plan(tmp_path / "run", Decision.RESUME)) as recorder:
+        point = recorder.start(MAIN)
+    assert point.start == 10
+    assert np.array_equal(point.state, frame(10))
+    assert np.array_equal(point.source, frame(1010))
+
+
+def test_an_interrupted_run_can_be_looked_at(tmp_path):
+    """Catches an interruption that leaves no video although its passes were made."""
+    with pytest.raises(RunError), RunRecorder(plan(tmp_path / "run")) as recorder:
+        play(recorder, MAIN, 18)
+    assert len(decoded(tmp_path / "run" / MAIN.video)) == 17
+
+
+def test_a_failing_disk_stops_the_run_and_keeps_what_is_good(tmp_path, monkeypatch):
+    """Catches a run that goes on without its frames, and an error about videos that hides the disk's."""
+    import dltb.output.recorder as module
+
+    def full_after_ten(path, image):
+        if path.parent.name == "frames" and path.name > "frame_0010.png":
+            raise RunError(f"cannot write {path}: No space left on device")
+        write(path, image)
+
+    write = module.write_png
+    monkeypatch.setattr(module, "write_png", full_after_ten)
+    with pytest.raises(RunError, match="No space left"), RunRecorder(plan(tmp_path / "run")) as recorder:
+        play(recorder, MAIN)
+    assert manifest(tmp_path / "run")["status"] == "failed"
+    assert "No space left" in manifest(tmp_path / "run")["reason"]
+    assert sorted(p.name for p in (tmp_path / "run" / "frames").iterdir()) == ["frame_0005.png", "frame_0010.png"]
+    monkeypatch.setattr(module, "write_png", write)
+    with RunRecorder(plan(tmp_path / "run", Decision.RESUME)) as recorder:
+        assert play(recorder, MAIN).start == 10
+        play(recorder, TAIL)
+    assert_same_results(whole_run(tmp_path / "unbroken"), tmp_path / "run")
+
+
+def test_sessions_and_notes_survive_a_resume(tmp_path):
+    """Catches a manifest that forgets what was said and when."""
+    with pytest.raises(RunError), RunRecorder(plan(tmp_path / "run")) as recorder:
+        recorder.note("the prompt is long")
+        play(recorder, MAIN, 3)
+    with RunRecorder(plan(tmp_path / "run", Decision.RESUME)) as recorder:
+        recorder.note("the prompt is long")
+        play(recorder, MAIN)
+        play(recorder, TAIL)
+    assert manifest(tmp_path / "run")["notes"] == ["the prompt is long"]
+    assert [bool(session["ended"]) for session in manifest(tmp_path / "run")["sessions"]] == [True, True]
