@@ -1,0 +1,57 @@
+"""dltb-continuous: a clip through the model with carried state, and what happens when the clip ends."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from dltb.args.errors import run_tool
+from dltb.args.options import ModelOptions, OutputOptions, VideoInput, VideoOptions
+from dltb.args.parser import ToolParser, add_options, read_options
+
+DESCRIPTION = """\
+A renderer's loop around a diffusion model: each source frame N_n is processed once, together with what the model made
+of the frame before it, moved to where things are now:
+
+  P_n = f((1-a) warp(P_{n-1}) + a N_n)
+
+--mode anchored leaves the state out (every frame on its own: the boil test); --anchor-blend sets a. After the clip,
+--tail-frames goes on from the shared end state in each of --tail-modes: what the loop does when its input freezes, goes
+away, or turns black."""
+EPILOG = """\
+writes <output-dir>/<stem>_<mode tag>[_tails<modes><N>]/: frame_0000_source.png, frames/frame_NNNN.png (every Nth pass),
+processed_<mode>.mp4 at the clip's frame rate, end_state.png, tail_<mode>.mp4, frames/<mode> frame_NNNN.png, run.json,
+steps.jsonl
+
+examples:
+  dltb-continuous                                   the example clip on the embedded model
+  dltb-continuous --mode anchored                   the same without a state
+  dltb-continuous --tail-frames 60 --tail-modes freeze,free,black"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of dltb-continuous."""
+    parser = ToolParser(prog="dltb-continuous", description=DESCRIPTION, epilog=EPILOG)
+    add_options(parser, VideoInput, "input")
+    add_options(parser, VideoOptions, "loop", leave_out=("conditioning", "ref_order"))
+    add_options(parser, ModelOptions, "model")
+    add_options(parser, OutputOptions, "output")
+    return parser
+
+
+def run(args: argparse.Namespace, make_conditioning: Callable | None = None) -> int:
+    """Run with parsed flags; ``make_conditioning`` replaces the blend (its signature: dltb.loop.conditioning)."""
+    from dltb.runs.video import run_video
+
+    groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
+    own = {"factory": make_conditioning} if make_conditioning else {}
+    return run_video("dltb-continuous", args.input, *groups, given=getattr(args, "given", ()), **own)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, then run; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    return run_tool(lambda: run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""From the model options to a ``generate`` callable: every check first, then device, then weights."""
+
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dltb import UsageError
+from dltb.args.options import ModelOptions
+from dltb.imaging import PassSettings, make_generate
+from dltb.imaging.passes import guidance_scale, inert_settings, prompt_notes
+from dltb.models import (
+    MODELS,
+    ModelSpec,
+    check_requirements,
+    load_pipeline,
+    model_key,
+    resolve_device,
+    resolve_geometry,
+)
+from dltb.models.environment import describe_environment
+from dltb.models.loading import resolve_dtype
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model that passed every check, not loaded yet."""
+
+    spec: ModelSpec
+    settings: PassSettings
+    device: str
+    weights: str | None
+    offload: bool
+    given: frozenset[str]  # names of the options that the user set
+
+
+def choose_model(options: ModelOptions, given: Collection[str] = (), *, klein_only: bool = False) -> ModelChoice:
+    """Check options, geometry, access and device.
+
+    Raises:
+        UsageError: when the model cannot be run as asked; nothing has been loaded by then.
+    """
+    spec = MODELS[model_key(options.model)]
+    if klein_only and not spec.edits_references:
+        known = ", ".join(key for key, row in MODELS.items() if row.edits_references)
+        raise UsageError(f"{spec.key} is no FLUX.2 klein model; known here: {known} (for others: dltb-continuous)")
+    width, height = resolve_geometry(spec, options.width, options.height)
+    check_requirements(
+        spec,
+        strength=options.strength,
+        num_inference_steps=options.num_inference_steps,
+        weights=options.weights,
+        offload=options.offload,
+        device=options.device,
+    )
+    device = resolve_device(options.device, spec)
+    settings = _pass_settings(options, width, height)
+    return ModelChoice(spec, settings, device, options.weights, options.offload, frozenset(given))
+
+
+def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettings:
+    named = {name: getattr(options, name) for name in PassSettings.__dataclass_fields__ if hasattr(options, name)}
+    return replace(PassSettings(**named), width=width, height=height)
+
+
+def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
+    """Load the weights and return ``generate(images, index) -> Pass``; ``note`` is told what has no effect."""
+    print(f"loading {choice.spec.key} on {choice.device} ...", file=sys.stderr, flush=True)
+    pipe = load_pipeline(choice.spec, offload=choice.offload, device=choice.device, weights=choice.weights)
+    for text in inert_settings(choice.spec, choice.settings, pipe=pipe, given=choice.given):
+        note(text)
+    for text in prompt_notes(pipe, choice.spec, choice.settings.prompt):
+        note(text)
+    return make_generate(pipe, choice.spec, choice.settings, choice.device)
+
+
+def describe_choice(choice: ModelChoice) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings that a resume must share, and the environment around them, for run.json."""
+    environment = describe_environment(choice.device)
+    settings = {"model": choice.spec.key, "weights": choice.weights and str(Path(choice.weights).resolve())}
+    settings |= asdict(choice.settings)
+    settings["guidance_scale"] = guidance_scale(choice.spec, choice.settings)
+    settings |= {f"{name} version": version for name, version in environment["versions"].items()}
+    settings |= {name: environment[name] for name in ("device", "device_name")}
+    settings["dtype"] = str(resolve_dtype(choice.spec, choice.device)).removeprefix("torch.")
+    if choice.device == "cpu":
+        settings["torch_threads"] = environment["torch_threads"]  # the order of CPU sums depends on it
+    return settings, environment

@@ -1,0 +1,163 @@
+"""The video loop: a clip through the model with carried state, then tails that branch from the shared end state."""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from dltb import UsageError
+from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
+from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
+from dltb.imaging.frames import Probe
+from dltb.imaging.video import probe_video, read_video
+from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
+from dltb.loop.engine import Frame
+from dltb.loop.prefetch import FlowAhead, prefetch
+from dltb.loop.sources import from_clip, repeated
+from dltb.output.checkpoint import ResumePoint
+from dltb.output.naming import output_root, tails_tag, video_tag
+from dltb.output.recorder import Phase, RunPlan, RunRecorder
+from dltb.runs.inputs import describe_input, find_input
+from dltb.runs.model import ModelChoice, choose_model, load_model
+from dltb.runs.session import Output, Session, already_complete, plan_run, report, resume_hint, say
+from dltb.runs.stop import StopSignal
+
+AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
+FLOW_WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The fresh frames of a run."""
+
+    path: Path
+    probe: Probe
+    prepare: Callable[[Frame], Frame]  # to the size of a pass
+    limit: int | None
+
+    @property
+    def passes(self) -> int | None:
+        """Expected number of frames; None where neither the file nor the user says."""
+        known = [n for n in (self.probe.frame_count, self.limit) if n is not None]
+        return min(known) if known else None
+
+
+def run_video(
+    tool: str,
+    input_text: str,
+    video: VideoOptions,
+    model: ModelOptions,
+    output: OutputOptions,
+    *,
+    given: Collection[str] = (),
+    klein_only: bool = False,
+    factory: Callable[..., Conditioning] = make_conditioning,
+) -> int:
+    """Run a clip and its tails.
+
+    ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning.
+    """
+    _check(video)
+    path = find_input(input_text)
+    probe = probe_video(path)
+    choice = choose_model(model, given, klein_only=klein_only)
+    clip = Clip(path, probe, _prepare(choice), video.max_frames)
+    phases = _phases(video, clip)
+    tag = video_tag(video.mode, video.conditioning, video.anchor_blend, video.reproject, video.reproject_mask)
+    name = f"{path.stem}_{tag}{tails_tag(video.tail_modes, video.tail_frames)}"
+    plan = plan_run(
+        tool, output_root(output.output_dir, choice.spec.key) / name, choice, output, phases,
+        Output(video.save_every, probe.fps), {**asdict(video), **describe_input(path)},
+    )  # fmt: skip
+    print(_header(video, clip, choice))
+    if already_complete(plan):
+        return 0
+    return _record(plan, clip, choice, video, factory)
+
+
+def _check(video: VideoOptions) -> None:
+    if video.reproject_mask and not video.reproject:
+        raise UsageError("--reproject-mask corrects the warp that --no-reproject leaves out; give one of the two")
+
+
+def _prepare(choice: ModelChoice) -> Callable[[Frame], Frame]:
+    return partial(prepare_frame, width=choice.settings.width, height=choice.settings.height)
+
+
+def _phases(video: VideoOptions, clip: Clip) -> list[Phase]:
+    main = Phase("main", clip.passes, f"processed_{video.mode}.mp4")
+    tails = video.tail_modes if video.tail_frames else ()
+    return [main, *(Phase(mode, video.tail_frames, f"tail_{mode}.mp4") for mode in tails)]
+
+
+def _header(video: VideoOptions, clip: Clip, choice: ModelChoice) -> str:
+    """The line that states settings; it says reproject=on also where a = 1 skips the work."""
+    state = f"mode={video.mode} conditioning={video.conditioning}"
+    if video.conditioning == "blend":
+        state += f" anchor_blend={video.anchor_blend:g}"
+    else:
+        state += f" ref_order={video.ref_order}"
+    warp = f"reproject={'on' if video.reproject else 'off'} mask={'on' if video.reproject_mask else 'off'}"
+    size = f"{choice.settings.width}x{choice.settings.height}"
+    tails = f"tails={','.join(video.tail_modes)} x {video.tail_frames}" if video.tail_frames else "tails=none"
+    return f"{choice.spec.key} {size} {state} {warp} frames={clip.passes or 'all'} {tails} device={choice.device}"
+
+
+def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable) -> int:
+    notes = [*clip.probe.notes, *_inert(video, choice)]
+    first = clip.prepare(next(read_video(clip.path, limit=1)))
+    generate = load_model(choice, notes.append)
+    flow = FlowAhead(partial(estimate_flow, backward=video.reproject_mask), FLOW_WORKERS, keep=AHEAD + 4)
+    conditioning = factory(video, flow, make_reprojector(mask_disocclusions=video.reproject_mask))
+    with closing(flow), StopSignal(resume_hint()) as stop, RunRecorder(plan) as recorder:
+        for text in notes:
+            say(recorder, text)
+        recorder.save_image("frame_0000_source.png", first)
+        session = Session(recorder, stop, generate)
+        end = _main_loop(session, plan.phases[0], clip, flow if needs_motion(video) else None, conditioning)
+        for phase in plan.phases[1:]:
+            _tail(session, phase, end, conditioning)
+    report(plan, recorder.passes)
+    return 0
+
+
+def _inert(video: VideoOptions, choice: ModelChoice) -> Iterator[str]:
+    """What the loop's own options say without effect."""
+    dual_ref = video.conditioning == "dual-ref"
+    if dual_ref and "anchor_blend" in choice.given:
+        yield "--anchor-blend has no effect under dual-ref: the model weighs its two references itself"
+    if not dual_ref and video.mode == "stateful" and video.anchor_blend >= 1 and video.reproject:
+        yield "at --anchor-blend 1.0 the fresh frame replaces the state: flow and warp are skipped"
+
+
+def _main_loop(
+    session: Session, phase: Phase, clip: Clip, flow: FlowAhead | None, conditioning: Conditioning
+) -> ResumePoint:
+    """Play the clip; the state and the source frame that every tail starts from come back."""
+    point = session.recorder.start(phase)
+    if point.finished:
+        return point
+    frames = read_video(clip.path, clip.limit, on_note=partial(say, session.recorder))
+    sources = from_clip(frames, clip.prepare, clip.limit, point.start, point.source)
+    last = session.play(phase, point, prefetch(flow.watch(sources) if flow else sources, AHEAD), conditioning[0])
+    end = ResumePoint(last.index, last.frame, last.source.frame) if last else point
+    session.recorder.save_image("end_state.png", end.state)
+    session.recorder.finish(phase, end.state, end.source)
+    return end
+
+
+def _tail(session: Session, phase: Phase, end: ResumePoint, conditioning: Conditioning) -> None:
+    """Play one tail from the end state: its fresh frame stands still, so nothing is warped."""
+    point = session.recorder.start(phase)
+    if point.finished:
+        return
+    tail_source = conditioning[1]
+
+    def combine(carried: Frame, fresh: Frame, previous: Frame | None) -> object:
+        return tail_source(phase.name, carried, fresh)
+
+    state = end.state if point.state is None else point.state
+    sources = repeated(end.source, phase.passes or 0, point.start)
+    last = session.play(phase, replace(point, state=state), sources, combine, keep_source=False)
+    session.recorder.finish(phase, last.frame if last else state, end.source)

@@ -1,0 +1,64 @@
+"""dltb-iterate on the embedded model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dltb.imaging.frames import read_image
+from dltb.iterate import main
+from tests.clips import assert_same_run, decoded, files, manifest
+
+pytestmark = pytest.mark.usefixtures("shared_models")
+SMALL = ["--width", "64", "--height", "64"]
+
+
+def test_a_free_run(tmp_path):
+    """Catches a loop that does not eat its own output, a wrong stride, and a timelapse of other frames."""
+    assert main(["--iterations", "12", "--save-every", "3", "--output-dir", str(tmp_path), *SMALL]) == 0
+    run = tmp_path / "test_512_free-running"
+    frames = {f"frames/frame_{n:04d}.png" for n in (3, 6, 9, 12)}
+    assert files(run) == frames | {"frame_0000_original.png", "timelapse.mp4", "run.json", "steps.jsonl"}
+    assert len(decoded(run / "timelapse.mp4")) == 4
+    steps = [json.loads(line) for line in (run / "steps.jsonl").read_text().splitlines()]
+    assert [step["pass"] for step in steps] == list(range(1, 13))
+    assert {step["steps_run"] for step in steps} == {1}
+
+
+def test_each_pass_is_the_pass_before_put_through_the_model(tmp_path, tiny_turbo):
+    """Catches a state that is rounded twice, or one pass late."""
+    from dltb.imaging import PassSettings, make_generate
+
+    assert main(["--iterations", "3", "--output-dir", str(tmp_path), "--no-fixed-seed", *SMALL]) == 0
+    run = tmp_path / "test_512_free-running"
+    generate = make_generate(*tiny_turbo, PassSettings(fixed_seed=False), "cpu")
+    state = read_image(run / "frame_0000_original.png")
+    for index in (1, 2, 3):
+        state = generate([state], index).frame
+        assert np.array_equal(state, read_image(run / "frames" / f"frame_{index:04d}.png"))
+
+
+def test_a_nan_stops_the_run_and_resume_goes_on(tmp_path, tiny_turbo, monkeypatch, capsys):
+    """Catches a loop that feeds NaN back for ever, and a failed run that cannot be taken up again."""
+    argv = ["--iterations", "14", "--output-dir", str(tmp_path), *SMALL]
+    decode = tiny_turbo.pipe.vae.decode
+    calls = []
+
+    def broken(*args, **kwargs):
+        calls.append(1)
+        out = decode(*args, **kwargs)
+        return tuple(part * float("nan") for part in out) if len(calls) == 12 else out
+
+    monkeypatch.setattr(tiny_turbo.pipe.vae, "decode", broken)
+    assert main(argv) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: pass 12:")
+    assert "NaN" in error
+    run = tmp_path / "test_512_free-running"
+    assert manifest(run)["status"] == "failed"
+    assert len(decoded(run / "timelapse.mp4")) == 11
+    assert main(argv) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert main([*argv, "--resume"]) == 0
+    assert main([*argv[:2], "--output-dir", str(tmp_path / "unbroken"), *SMALL]) == 0
+    assert_same_run(run, tmp_path / "unbroken" / "test_512_free-running")
