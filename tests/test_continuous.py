@@ -140,14 +140,15 @@ def test_a_conditioning_of_ones_own(tmp_path, clip, small_picture):
     assert seen == [(64, 64, 2)] * 4
 
 
-def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeypatch, capsys):
+@pytest.mark.parametrize("passes_of_tails", [3, 11, 12, 14, 23])
+def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeypatch, capsys, passes_of_tails):
     """Catches a Ctrl-C that loses the pass under way, and a resume that differs from an unbroken run."""
     import signal
 
     import dltb.runs.model as model
 
     load = model.load_model
-    argv = ["--input", str(clip), "--tail-frames", "12", "--tail-modes", "free", *SMALL]
+    argv = ["--input", str(clip), "--tail-frames", "12", "--tail-modes", "freeze,black", *SMALL]
     assert main([*argv, "--output-dir", str(tmp_path / "unbroken")]) == 0
 
     def interrupting(choice, note):
@@ -155,7 +156,7 @@ def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeyp
 
         def counted(images, index):
             count[0] += 1
-            if count[0] == 5 + 11:
+            if count[0] == 5 + passes_of_tails:
                 signal.raise_signal(signal.SIGTERM)
             return generate(images, index)
 
@@ -165,10 +166,10 @@ def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeyp
         patch.setattr("dltb.runs.video.load_model", interrupting)
         assert main([*argv, "--output-dir", str(tmp_path / "broken")]) == 143
     assert "SIGTERM" in capsys.readouterr().err
-    name = "clip_stateful-a0.3_tailsfree12"
+    name = "clip_stateful-a0.3_tailsfreeze-black12"
     broken = tmp_path / "broken" / name
     assert manifest(broken)["status"] == "interrupted"
-    assert len(decoded(broken / "tail_free.mp4")) == 11
+    assert sum(len(decoded(video)) for video in broken.glob("tail_*.mp4")) == passes_of_tails
     assert main([*argv, "--output-dir", str(tmp_path / "broken"), "--resume"]) == 0
     assert_same_run(tmp_path / "unbroken" / name, broken)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

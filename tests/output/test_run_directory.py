@@ -116,3 +116,21 @@ def test_two_processes_never_write_one_run(tmp_path):
     other.join()
     with locked(tmp_path):
         pass
+
+
+def test_a_run_under_way_is_not_replaced(tmp_path):
+    """Catches --overwrite pulling the directory from under another process."""
+    run = run_in(tmp_path / "run")
+    (run / "partial").mkdir()
+    with locked(run), pytest.raises(UsageError, match="another process"):
+        make_directory(run, Decision.REPLACE)
+    assert (run / "run.json").exists()
+    make_directory(run, Decision.REPLACE)
+    assert not (run / "run.json").exists()
+
+
+def test_a_start_that_was_killed_at_once_is_no_obstacle(tmp_path):
+    """Catches a directory that nobody can use again."""
+    (tmp_path / "run" / "partial").mkdir(parents=True)
+    (tmp_path / "run" / "partial" / "lock").touch()
+    assert wanted(tmp_path / "run") is Decision.NEW

@@ -51,7 +51,8 @@ def test_killed_in_the_loop_and_in_a_tail(tmp_path, picture):
     assert klein.main([*argv, "--output-dir", str(tmp_path / "unbroken")]) == 0
     broken, resumed = tmp_path / "broken" / name, [*argv, "--output-dir", str(tmp_path / "broken"), "--resume"]
     kill_after(resumed, broken, random.randint(1, 22))
-    kill_after(resumed, broken, 25 + random.randint(1, 20))
+    kill_after(resumed, broken, 25 + 10)  # the first tail has a checkpoint of its own by then
+    kill_after(resumed, broken, 25 + 12 + random.randint(1, 8))
     finish(resumed)
     assert_same_run(tmp_path / "unbroken" / name, broken)
 

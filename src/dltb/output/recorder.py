@@ -61,7 +61,7 @@ class RunRecorder:
 
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
-        self._directory = plan.directory
+        self.directory = plan.directory
         self._partial = plan.directory / "partial"
         self._position: Checkpoint | None = None
         self._seconds: list[float] = []
@@ -70,13 +70,13 @@ class RunRecorder:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            make_directory(self._directory, self.plan.decision)
+            make_directory(self.directory, self.plan.decision)
+            self._partial.mkdir(exist_ok=True)
+            stack.enter_context(locked(self.directory))
             self._manifest = self._open_manifest()
-            for folder in (self._partial, self._directory / "frames"):
-                folder.mkdir(exist_ok=True)
-            stack.enter_context(locked(self._directory))
+            (self.directory / "frames").mkdir(exist_ok=True)
             self._position = checkpoints.load(self._partial)
-            self._log = stack.enter_context((self._directory / "steps.jsonl").open("a+b"))
+            self._log = stack.enter_context((self.directory / "steps.jsonl").open("a+b"))
             self._log.truncate(self._position.log_bytes if self._position else 0)
             self._save_manifest()
             self._writer = WriteBehind()
@@ -89,7 +89,7 @@ class RunRecorder:
         self.passes[phase.name] = point.start
         if phase.video and not point.finished:
             folder = self._partial / Path(phase.video).stem
-            video = SegmentedVideo(folder, self._directory / phase.video, self.plan.fps)
+            video = SegmentedVideo(folder, self.directory / phase.video, self.plan.fps)
             video.drop_after(point.start)
             self._videos[phase.name] = video
         return point
@@ -102,7 +102,7 @@ class RunRecorder:
 
     def save_image(self, name: str, frame: np.ndarray) -> None:
         """Write ``name`` in the run directory, behind the passes handed over before."""
-        self._writer.submit(write_png, self._directory / name, frame)
+        self._writer.submit(write_png, self.directory / name, frame)
 
     def finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
         """Join the phase's video and keep ``state``, from which the next phase starts."""
@@ -131,7 +131,7 @@ class RunRecorder:
         self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
     ) -> None:
         if index % self.plan.save_every == 0:
-            write_png(self._directory / "frames" / f"{phase.prefix}frame_{index:04d}.png", frame)
+            write_png(self.directory / "frames" / f"{phase.prefix}frame_{index:04d}.png", frame)
         if phase.name in self._videos and index % self.plan.video_every == 0:
             self._videos[phase.name].write(index, frame)
         self._append({"phase": phase.name, "pass": index, **facts})
@@ -172,7 +172,7 @@ class RunRecorder:
         return ResumePoint(start=self._manifest["passes"].get(phase.name, 0), finished=True)
 
     def _open_manifest(self) -> dict[str, Any]:
-        old = read_manifest(self._directory) if self.plan.decision is Decision.RESUME else {}
+        old = read_manifest(self.directory) if self.plan.decision is Decision.RESUME else {}
         manifest = {
             "schema": SCHEMA,
             "dltb": __version__,
@@ -187,14 +187,14 @@ class RunRecorder:
             "videos": [phase.video for phase in self.plan.phases if phase.video],
             "median_seconds_per_pass": None,
         }
-        write_json(self._directory / "run.json", manifest)
+        write_json(self.directory / "run.json", manifest)
         return manifest
 
     def _save_manifest(self) -> None:
         self._manifest["passes"] |= self.passes
         if self._seconds:
             self._manifest["median_seconds_per_pass"] = round(statistics.median(self._seconds), 4)
-        write_json(self._directory / "run.json", self._manifest)
+        write_json(self.directory / "run.json", self._manifest)
 
     def _close(self, status: str, reason: str | None = None) -> None:
         self._manifest |= {"status": status, "reason": reason}

@@ -34,7 +34,8 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
         raise UsageError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory} is a file; choose another --output-dir")
-    if not directory.exists() or not any(directory.iterdir()):
+    # A start that was killed at once leaves no more than the folder of its lock.
+    if not directory.exists() or {path.name for path in directory.iterdir()} <= {"partial"}:
         return Decision.NEW
     if overwrite and (directory / "run.json").exists():
         return Decision.REPLACE
@@ -89,9 +90,12 @@ def make_directory(directory: Path, decision: Decision) -> None:
     """Create the run directory, empty; under REPLACE the old run moves aside first and comes back if that fails.
 
     Raises:
-        UsageError: when the place cannot be written.
+        UsageError: when the place cannot be written, or another process is writing the run that is to be replaced.
     """
     aside = directory.with_name(f".{directory.name}.replaced")
+    if decision is Decision.REPLACE and (directory / "partial").is_dir():
+        with locked(directory):
+            pass
     try:
         if decision is Decision.REPLACE:
             shutil.rmtree(aside, ignore_errors=True)

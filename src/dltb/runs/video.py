@@ -9,7 +9,7 @@ from pathlib import Path
 from dltb import UsageError
 from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
 from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
-from dltb.imaging.frames import Probe
+from dltb.imaging.frames import Probe, read_image
 from dltb.imaging.video import probe_video, read_video
 from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
 from dltb.loop.engine import Frame
@@ -25,6 +25,8 @@ from dltb.runs.stop import StopSignal
 
 AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
 FLOW_WORKERS = 2
+END_STATE = "end_state.png"  # what every tail starts from
+LAST_SOURCE = "partial/last_source.png"  # the fresh frame of the tails, for a resume
 
 
 @dataclass(frozen=True)
@@ -135,15 +137,18 @@ def _main_loop(
     session: Session, phase: Phase, clip: Clip, flow: FlowAhead | None, conditioning: Conditioning
 ) -> ResumePoint:
     """Play the clip; the state and the source frame that every tail starts from come back."""
-    point = session.recorder.start(phase)
+    recorder = session.recorder
+    point = recorder.start(phase)
     if point.finished:
-        return point
-    frames = read_video(clip.path, clip.limit, on_note=partial(say, session.recorder))
+        state, source = (read_image(recorder.directory / name) for name in (END_STATE, LAST_SOURCE))
+        return replace(point, state=state, source=source)
+    frames = read_video(clip.path, clip.limit, on_note=partial(say, recorder))
     sources = from_clip(frames, clip.prepare, clip.limit, point.start, point.source)
     last = session.play(phase, point, prefetch(flow.watch(sources) if flow else sources, AHEAD), conditioning[0])
     end = ResumePoint(last.index, last.frame, last.source.frame) if last else point
-    session.recorder.save_image("end_state.png", end.state)
-    session.recorder.finish(phase, end.state, end.source)
+    recorder.save_image(END_STATE, end.state)
+    recorder.save_image(LAST_SOURCE, end.source)
+    recorder.finish(phase, end.state, end.source)
     return end
 
 
