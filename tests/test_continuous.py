@@ -1,15 +1,17 @@
 """dltb-continuous on the embedded model: files of the contract and the identities of the loop."""
 
 import json
+from fractions import Fraction
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from dltb import continuous, iterate
+from dltb import UsageError, continuous, iterate
 from dltb.continuous import main
 from dltb.imaging.frames import read_image
+from dltb.output.mp4 import Mp4Writer
 from tests.clips import assert_same_run, decoded, files, manifest, sliding_clip, write_clip
 
 pytestmark = pytest.mark.usefixtures("shared_models")
@@ -111,7 +113,7 @@ def test_max_frames_and_frame_rate(tmp_path):
     ("argv", "says"),
     [
         (["--reproject-mask", "--no-reproject"], "--reproject-mask"),
-        (["--input", "input_example/test_512.png"], "use dltb-iterate"),
+        (["--input", "input_example/test_512.png"], "dltb-iterate and dltb-oneshot take images"),
         (["--input", ""], "--input is empty"),
     ],
 )
@@ -140,14 +142,14 @@ def test_a_conditioning_of_ones_own(tmp_path, clip, small_picture):
     assert seen == [(64, 64, 2)] * 4
 
 
-@pytest.mark.parametrize("passes_of_tails", [3, 11, 12, 14, 23])
+@pytest.mark.parametrize("passes_of_tails", [3, 11, 12, 14, 23])  # of two tails of 12, checkpoints at 10
 def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeypatch, capsys, passes_of_tails):
     """Catches a Ctrl-C that loses the pass under way, and a resume that differs from an unbroken run."""
     import signal
 
     import dltb.runs.model as model
 
-    load = model.load_model
+    load, number = model.load_model, signal.SIGINT if passes_of_tails == 14 else signal.SIGTERM
     argv = ["--input", str(clip), "--tail-frames", "12", "--tail-modes", "freeze,black", *SMALL]
     assert main([*argv, "--output-dir", str(tmp_path / "unbroken")]) == 0
 
@@ -157,15 +159,15 @@ def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeyp
         def counted(images, index):
             count[0] += 1
             if count[0] == 5 + passes_of_tails:
-                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(number)
             return generate(images, index)
 
         return counted
 
     with monkeypatch.context() as patch:
         patch.setattr("dltb.runs.video.load_model", interrupting)
-        assert main([*argv, "--output-dir", str(tmp_path / "broken")]) == 143
-    assert "SIGTERM" in capsys.readouterr().err
+        assert main([*argv, "--output-dir", str(tmp_path / "broken")]) == 128 + number
+    assert number.name in capsys.readouterr().err
     name = "clip_stateful-a0.3_tailsfreeze-black12"
     broken = tmp_path / "broken" / name
     assert manifest(broken)["status"] == "interrupted"
@@ -173,6 +175,116 @@ def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeyp
     assert main([*argv, "--output-dir", str(tmp_path / "broken"), "--resume"]) == 0
     assert_same_run(tmp_path / "unbroken" / name, broken)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_conditioning_of_ones_own_is_a_setting(tmp_path, clip, capsys):
+    """Catches "complete already" for a run that another conditioning made."""
+
+    def make_conditioning(args, estimate_flow, warp):
+        return (lambda carried, fresh, previous: fresh), (lambda mode, carried, last_source: carried)
+
+    args = continuous.build_parser().parse_args(["--input", str(clip), "--output-dir", str(tmp_path), *SMALL])
+    assert continuous.run(args) == 0
+    with pytest.raises(UsageError, match="make_conditioning"):
+        continuous.run(args, make_conditioning)
+
+
+def test_a_directory_used_while_the_model_loads_is_refused(tmp_path, clip, monkeypatch, capsys):
+    """Catches two runs mixed because both found the directory free before they loaded."""
+    import dltb.runs.video as video
+
+    argv = ["--input", str(clip), "--output-dir", str(tmp_path / "out"), *SMALL]
+    load = video.load_model
+
+    def slow(choice, note):
+        monkeypatch.setattr(video, "load_model", load)
+        assert main([*argv, "--seed", "7"]) == 0
+        return load(choice, note)
+
+    monkeypatch.setattr(video, "load_model", slow)
+    assert main(argv) == 2
+    assert "seed" in capsys.readouterr().err
+    assert manifest(tmp_path / "out" / "clip_stateful-a0.3")["settings"]["seed"] == 7
+
+
+def test_a_truncated_clip_says_so_and_is_used_as_far_as_it_goes(tmp_path, capsys):
+    """Catches a shortfall that is only known to the decoding thread."""
+    with Mp4Writer(tmp_path / "whole.mp4", 256, 256, Fraction(24)) as film:
+        for seed in range(20):  # noise: no frame is much smaller than the others
+            film.write(np.random.default_rng(seed).integers(0, 256, (256, 256, 3), dtype=np.uint8))
+    whole = (tmp_path / "whole.mp4").read_bytes()
+    (tmp_path / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    assert main(["--input", str(tmp_path / "cut.mp4"), "--output-dir", str(tmp_path), *SMALL]) == 0
+    run = tmp_path / "cut_stateful-a0.3"
+    made = manifest(run)["passes"]["main"]
+    assert 1 <= made < 20
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("NOTE")]
+    assert "20" in note
+    assert note.removeprefix("NOTE: ") in manifest(run)["notes"]
+    assert len(decoded(run / "processed_stateful.mp4")) == made
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_very_short_clips_with_tails(tmp_path, picture, count):
+    """Catches a loop that needs a frame before the first, or a last frame that is not the first."""
+    clip = sliding_clip(tmp_path / "short.gif", picture, count)
+    argv = ["--input", str(clip), "--tail-frames", "2", "--tail-modes", "freeze,free,black", *SMALL]
+    assert main([*argv, "--output-dir", str(tmp_path)]) == 0
+    run = tmp_path / "short_stateful-a0.3_tailsfreeze-free-black2"
+    assert manifest(run)["passes"] == {"main": count, "freeze": 2, "free": 2, "black": 2}
+
+
+def test_a_fractional_frame_rate_is_kept(tmp_path, small_picture):
+    """Catches 24000/1001 that becomes 23.976 or 24."""
+    import av
+
+    with Mp4Writer(tmp_path / "film.mp4", 64, 64, Fraction(24000, 1001)) as film:
+        for shift in range(3):
+            film.write(np.roll(small_picture, shift, axis=1))
+    assert main(["--input", str(tmp_path / "film.mp4"), "--output-dir", str(tmp_path), *SMALL]) == 0
+    with av.open(str(tmp_path / "film_stateful-a0.3" / "processed_stateful.mp4")) as container:
+        assert container.streams.video[0].average_rate == Fraction(24000, 1001)
+
+
+def test_a_full_disk_stops_the_run_with_a_line(tmp_path, clip, capsys):
+    """Catches a traceback, a half-written PNG, and a run that cannot go on when there is room again."""
+    import resource
+
+    argv = [
+        "--input",
+        str(clip),
+        "--output-dir",
+        str(tmp_path),
+        "--width",
+        "256",
+        "--height",
+        "256",
+        "--save-every",
+        "1",
+    ]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))  # no PNG of this size fits
+    try:
+        assert main(argv) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: cannot write")
+    run = tmp_path / "clip_stateful-a0.3"
+    assert manifest(run)["status"] == "failed"
+    assert not list(run.rglob("*.part"))
+    assert main([*argv, "--resume"]) == 0
+
+
+def test_the_manifest_says_what_ran(tmp_path, clip):
+    """Catches a run.json from which a run cannot be explained or repeated."""
+    assert main(["--input", str(clip), "--output-dir", str(tmp_path), *SMALL]) == 0
+    told = manifest(tmp_path / "clip_stateful-a0.3")
+    assert told["environment"]["generator_device"] == told["settings"]["device"] == "cpu"
+    assert told["settings"]["dtype"] == "float32"
+    assert {"torch version", "diffusers version", "input sha256", "torch_threads"} <= set(told["settings"])
+    assert told["median_seconds_per_pass"] > 0
+    assert [bool(session["ended"]) for session in told["sessions"]] == [True]
 
 
 def test_a_resume_with_another_file_is_refused(tmp_path, picture, capsys):

@@ -38,6 +38,35 @@ def test_each_pass_is_the_pass_before_put_through_the_model(tmp_path, tiny_turbo
         assert np.array_equal(state, read_image(run / "frames" / f"frame_{index:04d}.png"))
 
 
+def test_a_flat_frame_stops_the_run(tmp_path, tiny_turbo, monkeypatch, capsys):
+    """Catches a loop that goes on for ever on one black frame."""
+    import torch
+
+    decode = tiny_turbo.pipe.vae.decode
+    monkeypatch.setattr(
+        tiny_turbo.pipe.vae, "decode", lambda *a, **k: tuple(torch.full_like(part, -1) for part in decode(*a, **k))
+    )
+    assert main(["--iterations", "3", "--output-dir", str(tmp_path), *SMALL]) == 1
+    assert "error: pass 1: " in capsys.readouterr().err
+    assert manifest(tmp_path / "test_512_free-running")["status"] == "failed"
+
+
+@pytest.mark.parametrize("argv", [["--video-fps", "1e-9"], ["--video-fps", "0"], ["--iterations", "0"]])
+def test_numbers_that_make_no_video(argv, capsys):
+    """Catches a number that is refused only after the model has loaded."""
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_stride_that_saves_nothing(tmp_path, capsys):
+    """Catches a run that ends without a frame or a video."""
+    assert main(["--iterations", "2", "--save-every", "5", "--output-dir", str(tmp_path / "out")]) == 2
+    assert "saves nothing" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_nan_stops_the_run_and_resume_goes_on(tmp_path, tiny_turbo, monkeypatch, capsys):
     """Catches a loop that feeds NaN back for ever, and a failed run that cannot be taken up again."""
     argv = ["--iterations", "14", "--output-dir", str(tmp_path), *SMALL]

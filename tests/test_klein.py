@@ -63,9 +63,19 @@ def test_blend_is_the_default_and_anchored_is_the_control(tmp_path, clip):
     assert (tmp_path / "clip_anchored" / "processed_anchored.mp4").exists()
 
 
-def test_options_without_effect_are_said_once(tmp_path, clip, capsys):
+@pytest.mark.parametrize("scale", ["0.5", "4"])
+def test_options_without_effect_are_said_once(tmp_path, clip, scale, capsys):
     """Catches options that are ignored silently."""
-    argv = ["--conditioning", "dual-ref", "--anchor-blend", "0.5", "--guidance-scale", "4", "--negative-prompt", "fog"]
+    argv = [
+        "--conditioning",
+        "dual-ref",
+        "--anchor-blend",
+        "0.5",
+        "--guidance-scale",
+        scale,
+        "--negative-prompt",
+        "fog",
+    ]
     assert main([*TINY, *argv, "--max-frames", "1", "--input", str(clip), "--output-dir", str(tmp_path)]) == 0
     error = capsys.readouterr().err
     for flag in ("--anchor-blend", "--guidance-scale", "--negative-prompt"):

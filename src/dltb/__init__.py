@@ -1,7 +1,11 @@
 """dltb: deep learning tripping balls. Feeds diffusion models their own output and measures what happens.
 
-This module knows the package's version and its two kinds of error, and imports nothing: every tool starts here.
+This module knows the package's version and its kinds of error, and imports nothing heavy: every tool starts here.
 """
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -22,3 +26,22 @@ class RunError(DltbError):
     """A run that was under way had to stop; what it had finished is on disk."""
 
     exit_code = 1
+
+
+class Interrupted(DltbError):
+    """A signal ended the run; the exit code is 128 + its number."""
+
+    def __init__(self, number: int, message: str) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+
+def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` (PEP 562) of a package whose names are looked up in its modules on first use."""
+
+    def look_up(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+
+    return look_up, lambda: sorted(homes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dltb import UsageError
 from dltb.args.errors import run_tool
-from dltb.args.parser import ToolParser, add_options, option, read_options, whole
+from dltb.args.parser import ToolParser, add_options, frame_rate, option, read_options, whole
 
 if TYPE_CHECKING:
     from dltb.imaging.folder import FrameSequence
@@ -32,17 +32,6 @@ example:
 
 
 DEFAULT_FPS = Fraction(30)
-
-
-def frame_rate(text: str) -> Fraction:
-    """Parse `30`, `23.976` or `24000/1001`."""
-    try:
-        rate = Fraction(text).limit_denominator(1_000_000)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{text!r} is not a frame rate such as 30, 23.976 or 24000/1001") from None
-    if not Fraction(1, 100) <= rate <= 1000:
-        raise ValueError(f"{text} is out of range: at least 0.01 and at most 1000 frames per second")
-    return rate
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """dltb-continuous: a clip through the model with carried state, and what happens when the clip ends."""
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,7 +19,8 @@ of the frame before it, moved to where things are now:
 --tail-frames goes on from the shared end state in each of --tail-modes: what the loop does when its input freezes, goes
 away, or turns black."""
 EPILOG = """\
-writes <output-dir>/<stem>_<mode tag>[_tails<modes><N>]/: frame_0000_source.png, frames/frame_NNNN.png (every Nth pass),
+writes <output-dir>/<stem>_<mode tag>[_tails<modes><N>]/, where the mode tag is anchored or
+stateful-a<blend>[-norepro|-fbmask]: frame_0000_source.png, frames/frame_NNNN.png (every Nth pass),
 processed_<mode>.mp4 at the clip's frame rate, end_state.png, tail_<mode>.mp4, frames/<mode> frame_NNNN.png, run.json,
 steps.jsonl
 
@@ -39,12 +41,23 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace, make_conditioning: Callable | None = None) -> int:
-    """Run with parsed flags; ``make_conditioning`` replaces the blend (its signature: dltb.loop.conditioning)."""
+    """Run with parsed flags; ``make_conditioning(args, estimate_flow, warp)`` replaces the blend.
+
+    It gets ``args`` as given here; what it returns is described in dltb.loop.conditioning.
+    """
     from dltb.runs.video import run_video
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
-    own = {"factory": make_conditioning} if make_conditioning else {}
+    own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
     return run_video("dltb-continuous", args.input, *groups, given=getattr(args, "given", ()), **own)
+
+
+def _with_args(make_conditioning: Callable, args: argparse.Namespace) -> Callable:
+    @functools.wraps(make_conditioning)
+    def factory(video: VideoOptions, estimate_flow: Callable, warp: Callable) -> tuple[Callable, Callable]:
+        return make_conditioning(args, estimate_flow, warp)
+
+    return factory
 
 
 def main(argv: Sequence[str] | None = None) -> int:

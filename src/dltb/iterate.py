@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from dltb.runs.still import run_iterate
 
         loop, model, output = (read_options(group, args) for group in (IterateOptions, ModelOptions, OutputOptions))
-        return run_iterate(args.input, loop, model, output, args.given)
+        return run_iterate(args.input, loop, model, output, given=args.given)
 
     return run_tool(work)
 

@@ -18,8 +18,8 @@ own, and lets the model weigh them. Under dual-ref the warp carries the motion: 
 Prompts are passed on verbatim and name references by number: with state-first, "image 2 is the current frame; keep the
 appearance of image 1, slightly enhance the fine details"."""
 EPILOG = """\
-writes what dltb-continuous writes, into <stem>_stateful-a<blend>, <stem>_dualref[-norepro|-fbmask] or <stem>_anchored
-(the control with the fresh frame as only reference)
+writes what dltb-continuous writes, into <stem>_stateful-a<blend>[-norepro|-fbmask], <stem>_dualref[-norepro|-fbmask] or
+<stem>_anchored (the control with the fresh frame as only reference), each with _tails<modes><N> when tails run
 
 example, on the embedded model:
   dltb-klein --model tiny-klein --conditioning dual-ref --reproject-mask --max-frames 24"""

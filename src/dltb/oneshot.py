@@ -34,7 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> int:
         from dltb.runs.still import run_oneshot
 
-        return run_oneshot(args.input, read_options(ModelOptions, args), read_options(OutputOptions, args), args.given)
+        return run_oneshot(
+            args.input, read_options(ModelOptions, args), read_options(OutputOptions, args), given=args.given
+        )
 
     return run_tool(work)
 

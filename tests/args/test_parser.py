@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from dltb.args.options import ModelOptions, VideoOptions
@@ -74,6 +75,26 @@ def test_help_states_defaults_and_survives_percent_signs(capsys):
     text = capsys.readouterr().out
     assert "100 % of it (default: 0.5)" in text
     assert "(default: on)" in text
+
+
+def test_a_parser_can_be_used_twice():
+    """Catches defaults that are gone after the first use."""
+    made = parser()
+    assert vars(made.parse_args(["--prompt", "x"])) | {"prompt": "", "given": set()} == vars(made.parse_args([]))
+
+
+def test_choices_and_defaults_are_those_of_the_library():
+    """Catches a list or a default that stands in two places and differs."""
+    from dltb.args.options import CONDITIONINGS, REFERENCE_ORDERS, TAIL_MODES
+    from dltb.imaging import PassSettings
+    from dltb.loop import conditioning
+    from dltb.loop.conditioning import tail_frame
+
+    assert set(CONDITIONINGS) == set(conditioning.CONDITIONINGS)
+    assert [tail_frame(mode, np.ones((2, 2, 3), np.uint8)) is None for mode in TAIL_MODES] == [False, True, False]
+    assert REFERENCE_ORDERS[0] == VideoOptions().ref_order
+    shared = {f.name for f in dataclasses.fields(PassSettings)} - {"width", "height"}
+    assert all(getattr(ModelOptions(), name) == getattr(PassSettings(), name) for name in shared)
 
 
 def test_bounds():

@@ -401,7 +401,7 @@ def test_animated_images_are_composed_fully(tmp_path: Path, name: str, options: 
     clip = probe(path)
     assert (clip.kind, clip.width, clip.height, clip.frame_count, clip.fps) == ("video", 32, 24, 4, 25)
     assert len(read_all(path, limit=2)[0]) == 2
-    with pytest.raises(UsageError, match="is animated: use dltb-continuous"):
+    with pytest.raises(UsageError, match="is animated and a still image is wanted here; dltb-continuous"):
         probe_image(path)
 
 
@@ -513,16 +513,16 @@ def test_sound_without_pictures_is_one_line(tmp_path: Path) -> None:
 def test_an_image_where_a_video_is_wanted_names_the_tool(tmp_path: Path) -> None:
     """Catches ffmpeg playing a PNG as a video of one frame."""
     Image.new("RGB", (64, 64)).save(tmp_path / "still.png")
-    with pytest.raises(UsageError, match=r"wants a video; .*still\.png is an image: use dltb-iterate"):
+    with pytest.raises(UsageError, match=r"still\.png is an image and a video is wanted here; dltb-iterate"):
         probe_video(tmp_path / "still.png")
-    with pytest.raises(UsageError, match="wants a video"):
+    with pytest.raises(UsageError, match="a video is wanted"):
         next(read_video(tmp_path / "still.png"))
 
 
 def test_a_video_where_an_image_is_wanted_names_the_tool(tmp_path: Path) -> None:
     """Catches "cannot identify image file"."""
     path = write_clip(tmp_path / "clip.mp4", numbered(2))
-    with pytest.raises(UsageError, match=r"wants an image; .*clip\.mp4 is a video: use dltb-continuous"):
+    with pytest.raises(UsageError, match=r"clip\.mp4 is a video and a still image is wanted here; dltb-continuous"):
         probe_image(path)
 
 

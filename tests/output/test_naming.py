@@ -20,7 +20,8 @@ from dltb.output.naming import output_root, tails_tag, video_tag
 )
 def test_tags(arguments, tag):
     """Catches a renamed directory, and two settings that share one."""
-    assert video_tag(*arguments) == tag
+    names = ("mode", "conditioning", "anchor_blend", "reproject", "reproject_mask")
+    assert video_tag(**dict(zip(names, arguments, strict=True))) == tag
 
 
 def test_tails_and_root():

@@ -140,6 +140,30 @@ def test_a_failing_disk_stops_the_run_and_keeps_what_is_good(tmp_path, monkeypat
     assert_same_results(whole_run(tmp_path / "unbroken"), tmp_path / "run")
 
 
+def test_a_kill_before_the_end_forgets_no_pass(tmp_path, monkeypatch):
+    """Catches a manifest that counts only the passes of its last session: a SIGKILL closes nothing."""
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunRecorder, "_close", lambda *args: None)
+        with pytest.raises(RunError), RunRecorder(plan(run)) as recorder:
+            play(recorder, MAIN)
+            play(recorder, TAIL, 11)
+    with RunRecorder(plan(run, Decision.RESUME)) as recorder:
+        assert play(recorder, MAIN).finished
+        assert play(recorder, TAIL).start == 10
+    assert manifest(run)["passes"] == {"main": 25, "free": 12}
+
+
+def test_a_lost_state_is_an_error(tmp_path):
+    """Catches a run that silently starts again from a clean input."""
+    run = tmp_path / "run"
+    with pytest.raises(RunError), RunRecorder(plan(run)) as recorder:
+        play(recorder, MAIN, 18)
+    (run / "partial" / "state_main_pass_0010.png").unlink()
+    with pytest.raises(RunError, match="cannot go on"), RunRecorder(plan(run, Decision.RESUME)) as recorder:
+        recorder.start(MAIN)
+
+
 def test_sessions_and_notes_survive_a_resume(tmp_path):
     """Catches a manifest that forgets what was said and when."""
     with pytest.raises(RunError), RunRecorder(plan(tmp_path / "run")) as recorder:

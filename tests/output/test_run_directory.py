@@ -2,11 +2,12 @@
 
 import json
 import multiprocessing
+import os
 
 import pytest
 
 from dltb import UsageError
-from dltb.output.run_directory import SCHEMA, Decision, decide, differences, locked, make_directory
+from dltb.output.run_directory import SCHEMA, Decision, check_writable, decide, differences, locked, make_directory
 
 SETTINGS = {"strength": 0.4, "tail_modes": ("freeze",), "device": "cpu"}
 
@@ -79,9 +80,9 @@ def test_replacing_leaves_nothing_of_the_old_run(tmp_path):
     """Catches old frames among new ones."""
     old = run_in(tmp_path / "run")
     (old / "frames").mkdir()
-    make_directory(old, Decision.REPLACE)
-    assert list(tmp_path.iterdir()) == [old]
+    aside = make_directory(old, Decision.REPLACE)
     assert list(old.iterdir()) == []
+    assert (aside / "run.json").exists(), "the old run is kept until the new one has its manifest"
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
@@ -104,7 +105,6 @@ def _hold(directory, ready, done):
 
 def test_two_processes_never_write_one_run(tmp_path):
     """Catches two terminals resuming the same run at once."""
-    (tmp_path / "partial").mkdir()
     context = multiprocessing.get_context("fork")
     ready, done = context.Event(), context.Event()
     other = context.Process(target=_hold, args=(tmp_path, ready, done))
@@ -121,16 +121,35 @@ def test_two_processes_never_write_one_run(tmp_path):
 def test_a_run_under_way_is_not_replaced(tmp_path):
     """Catches --overwrite pulling the directory from under another process."""
     run = run_in(tmp_path / "run")
-    (run / "partial").mkdir()
     with locked(run), pytest.raises(UsageError, match="another process"):
-        make_directory(run, Decision.REPLACE)
-    assert (run / "run.json").exists()
-    make_directory(run, Decision.REPLACE)
-    assert not (run / "run.json").exists()
+        check_writable(run)
+    check_writable(run)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"], "the lock leaves nothing behind"
+
+
+def test_a_volume_without_locks_is_no_obstacle(tmp_path, monkeypatch):
+    """Catches a network volume on which every run is refused for ever."""
+
+    def unsupported(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with locked(tmp_path / "run"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_place_is_refused_before_anything_loads(tmp_path):
+    """Catches a model that loads for minutes to learn that nothing can be written."""
+    tmp_path.chmod(0o500)
+    with pytest.raises(UsageError, match="cannot write in"):
+        check_writable(tmp_path / "a" / "run")
+    tmp_path.chmod(0o700)
 
 
 def test_a_start_that_was_killed_at_once_is_no_obstacle(tmp_path):
     """Catches a directory that nobody can use again."""
-    (tmp_path / "run" / "partial").mkdir(parents=True)
-    (tmp_path / "run" / "partial" / "lock").touch()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".run.json.part").touch()
+    (tmp_path / "run" / ".DS_Store").touch()
     assert wanted(tmp_path / "run") is Decision.NEW

@@ -5,8 +5,9 @@ where the model is chosen.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
-from dltb.args.parser import number, option, whole
+from dltb.args.parser import frame_rate, number, option, whole
 
 TAIL_MODES = ("freeze", "free", "black")
 CONDITIONINGS = ("blend", "dual-ref")
@@ -39,7 +40,7 @@ class ModelOptions:
     )
     strength: float = option(
         0.4,
-        "img2img denoising strength: the share of the noise schedule that is run; 1.0 ignores the input",
+        "img2img denoising strength: the share of the noise schedule that is run; 1.0 starts from the full noise level",
         metavar="F",
         parse=number(0, 1, above=True),
     )
@@ -105,7 +106,9 @@ class IterateOptions:
     save_every: int = option(
         1, "save every Nth pass as a PNG; the timelapse holds the saved passes", metavar="N", parse=whole(1)
     )
-    video_fps: float = option(30.0, "frame rate of timelapse.mp4", metavar="F", parse=number(0, above=True))
+    video_fps: Fraction = option(
+        Fraction(30), "frame rate of timelapse.mp4, such as 30 or 24000/1001", metavar="RATE", parse=frame_rate
+    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -40,9 +41,14 @@ class ToolParser(argparse.ArgumentParser):
     def parse_args(self, argv: Sequence[str] | None = None) -> argparse.Namespace:  # type: ignore[override]
         """Parse; ``given`` in the result holds the names of the flags that the user typed."""
         parsed = super().parse_args(argv)
-        for action in self._actions:
-            action.default = argparse.SUPPRESS
-        parsed.given = frozenset(vars(super().parse_args(argv)))
+        defaults = {action: action.default for action in self._actions}
+        try:
+            for action in defaults:
+                action.default = argparse.SUPPRESS
+            parsed.given = frozenset(vars(super().parse_args(argv)))
+        finally:
+            for action, default in defaults.items():
+                action.default = default
         return parsed
 
     def error(self, message: str) -> NoReturn:
@@ -157,3 +163,14 @@ def number(at_least: float, at_most: float | None = None, *, above: bool = False
         return value
 
     return parse
+
+
+def frame_rate(text: str) -> Fraction:
+    """Parse ``30``, ``23.976`` or ``24000/1001`` frames per second; a fraction is kept exactly."""
+    try:
+        rate = Fraction(text).limit_denominator(1_000_000)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{text!r} is not a frame rate such as 30, 23.976 or 24000/1001") from None
+    if not Fraction(1, 100) <= rate <= 1000:
+        raise ValueError(f"{text} is out of range: at least 0.01 and at most 1000 frames per second")
+    return rate

@@ -32,6 +32,7 @@ class Flow:
 
     forward: np.ndarray  # [H, W, 2] float32 px, previous -> current
     backward: np.ndarray | None = None  # [H, W, 2] float32 px, current -> previous; None when not asked for
+    warp_error: float | None = None  # mean error of the warped source over that of no warp, where it was measured
 
 
 def estimate_flow(previous: np.ndarray, current: np.ndarray, backward: bool = False) -> Flow:

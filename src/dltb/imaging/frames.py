@@ -77,7 +77,9 @@ def probe_image(path: Path | str) -> Probe:
         if image is None:
             raise UsageError(_not_an_image(path))
         if is_animation(image):
-            raise UsageError(f"--input wants an image; {path} is animated: use dltb-continuous or dltb-klein")
+            raise UsageError(
+                f"{path} is animated and a still image is wanted here; dltb-continuous and dltb-klein take videos"
+            )
         width, height = image.size
         turned = _ORIENTATIONS[exif_orientation(image)][0]
         size = (height, width) if turned else (width, height)
@@ -247,5 +249,5 @@ def _not_an_image(path: Path) -> str:
     from dltb.imaging.video import looks_like_video
 
     if looks_like_video(path):
-        return f"--input wants an image; {path} is a video: use dltb-continuous or dltb-klein"
+        return f"{path} is a video and a still image is wanted here; dltb-continuous and dltb-klein take videos"
     return f"{path} is not an image that can be read (PNG, JPEG, WebP, TIFF, BMP, ...)"

@@ -87,14 +87,15 @@ def run_pass(
     generator: "torch.Generator",
 ) -> Pass:
     """Run the pipeline once over one frame, or over several as references in the order given."""
-    import torch
-
     frames = _as_list(images)
     check_frames(spec, frames, settings)
     started = time.perf_counter()
     try:
         made = pipe(**call_arguments(spec, frames, settings), generator=generator, output_type="pt").images
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        # torch.OutOfMemoryError is one of these; MPS raises a plain RuntimeError that says so in words.
+        if "out of memory" not in str(error).lower():
+            raise
         raise RunError(_out_of_memory(spec, frames[0])) from error
     frame = to_uint8(made)
     return Pass(
@@ -206,7 +207,7 @@ def inert_settings(
     notes = []
     scale = guidance_scale(spec, settings)
     obeys = _obeys_guidance(spec, pipe)
-    if scale > 1 and not obeys:
+    if not obeys and (scale > 1 or "guidance_scale" in given):
         notes.append(f"--guidance-scale {scale:g} has no effect: {spec.key} is distilled and ignores guidance")
     if settings.negative_prompt and not spec.takes_negative_prompt:
         notes.append(f"--negative-prompt has no effect: {spec.key} takes none")

@@ -132,7 +132,9 @@ def _not_a_video(path: Path, reason: str) -> str:
 def _refuse_still(path: Path) -> None:
     with opened_image(path) as image:
         if image is not None:
-            raise UsageError(f"--input wants a video; {path} is an image: use dltb-iterate or dltb-oneshot")
+            raise UsageError(
+                f"{path} is an image and a video is wanted here; dltb-iterate and dltb-oneshot take images"
+            )
 
 
 # --- time ---------------------------------------------------------------------------------------------------------

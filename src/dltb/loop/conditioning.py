@@ -82,7 +82,9 @@ def needs_motion(args: Any) -> bool:
 
 def tail_frame(mode: str, last_source: Frame) -> Frame | None:
     """The fresh frame of every step of a tail; None where there is none."""
-    return {"freeze": last_source, "free": None, "black": np.zeros_like(last_source)}[mode]
+    if mode == "black":
+        return np.zeros_like(last_source)
+    return last_source if mode == "freeze" else None
 
 
 def _fresh_alone(carried: Frame, fresh: Frame, previous: Frame | None) -> ModelInput:
@@ -98,6 +100,8 @@ def _reprojected(estimate_flow: Callable, warp: Callable) -> Callable:
         flow = estimate_flow(previous, fresh)
         moved = warp(carried, flow, fresh)
         facts = {"motion_px": float(np.linalg.norm(flow.forward, axis=-1).mean())}
+        if getattr(flow, "warp_error", None) is not None:
+            facts["warp_error"] = flow.warp_error
         if moved.mask is not None:
             facts["mask_share"] = float(moved.mask.mean())
         return moved.frame, facts

@@ -3,8 +3,7 @@
 Importing this package imports nothing heavy; each name below is looked up on first use.
 """
 
-import importlib
-from typing import Any
+from dltb import lazy_exports
 
 _HOMES = {
     "MODELS": "table",
@@ -19,12 +18,4 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

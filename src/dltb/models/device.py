@@ -21,6 +21,12 @@ def resolve_device(requested: str | None, spec: ModelSpec) -> str:
     )
 
 
+def best_device(requested: str | None) -> str:
+    """The device for what also runs well on the CPU, a metric: the one asked for, else the best there is."""
+    available = available_devices()
+    return available[0] if requested is None else _check_requested(requested, available)
+
+
 def available_devices() -> tuple[str, ...]:
     """What torch can use here, best first; the CPU is always the last."""
     import torch

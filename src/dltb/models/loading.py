@@ -164,7 +164,7 @@ def explain_load_error(error: BaseException, spec: ModelSpec, weights: str | Pat
         return any(isinstance(link, kinds) for link in _causes(error))
 
     status = _http_status(error)
-    if caused_by(torch.OutOfMemoryError):
+    if caused_by(torch.OutOfMemoryError) or "out of memory" in str(error).lower():
         known = f" (reported to need a {spec.vram_gb} GB card)" if spec.vram_gb else ""
         return RunError(f"{spec.key} does not fit in the device's memory{known}: use --offload or a smaller --model")
     if weights is not None or spec.embedded:

@@ -1,11 +1,13 @@
 """Where an unfinished run can go on: the carried state exactly as the loop held it, and the place it belongs to."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from dltb import RunError, UsageError
 from dltb.imaging.frames import read_image, write_png
 from dltb.output.files import write_json
 
@@ -20,6 +22,8 @@ class Checkpoint:
     index: int  # number of the pass, from 1
     finished: bool  # the phase is over and its video is joined
     log_bytes: int  # length of steps.jsonl at that moment
+    passes: dict[str, int]  # finished passes of every phase so far
+    frames: tuple[str, ...]  # kinds of frames kept with it: "state", and "source" where the fresh frame changes
 
 
 @dataclass(frozen=True)
@@ -32,32 +36,42 @@ class ResumePoint:
     finished: bool = False
 
 
-def save(folder: Path, checkpoint: Checkpoint, state: np.ndarray, source: np.ndarray | None) -> None:
+def save(folder: Path, checkpoint: Checkpoint, frames: Mapping[str, np.ndarray]) -> None:
     """Write the frames first, then the small file that makes them count, then drop the frames of the one before."""
-    for kind, frame in (("state", state), ("source", source)):
-        if frame is not None:
-            write_png(_frame_path(folder, checkpoint, kind), frame)
+    for kind, frame in frames.items():
+        write_png(_frame_path(folder, checkpoint, kind), frame)
     write_json(folder / "checkpoint.json", asdict(checkpoint))
-    current = {_frame_path(folder, checkpoint, kind) for kind in ("state", "source")}
+    current = {_frame_path(folder, checkpoint, kind) for kind in frames}
     for old in folder.glob("*_pass_*.png"):
         if old not in current:
             old.unlink()
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """The checkpoint in ``folder``, or None where no pass was kept yet."""
+    """The checkpoint in ``folder``, or None where no pass was kept yet.
+
+    Raises:
+        RunError: when the file is damaged.
+    """
+    path = folder / "checkpoint.json"
     try:
-        return Checkpoint(**json.loads((folder / "checkpoint.json").read_text(encoding="utf-8")))
+        return Checkpoint(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
+    except (ValueError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({error}); start the run anew with --overwrite") from None
 
 
 def resume_point(folder: Path, checkpoint: Checkpoint) -> ResumePoint:
-    """Read the frames that belong to ``checkpoint``."""
-    frames = {}
-    for kind in ("state", "source"):
-        path = _frame_path(folder, checkpoint, kind)
-        frames[kind] = read_image(path) if path.exists() else None
+    """Read the frames that belong to ``checkpoint``.
+
+    Raises:
+        RunError: when one is missing or damaged; a run that went on without its state would be another run.
+    """
+    try:
+        frames = {kind: read_image(_frame_path(folder, checkpoint, kind)) for kind in checkpoint.frames}
+    except UsageError as error:
+        raise RunError(f"the run cannot go on: {error}; start it anew with --overwrite") from None
     return ResumePoint(checkpoint.index, finished=checkpoint.finished, **frames)
 
 

@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from dltb import UsageError
+
 
 def output_root(output_dir: str | None, model_key: str) -> Path:
     """Parent of the run directory: ``output_dir``, or untracked/output_<model>."""
-    return Path(output_dir) if output_dir else Path("untracked") / f"output_{model_key.replace('-', '_')}"
+    if output_dir == "":
+        raise UsageError("--output-dir is empty; give a folder, or leave the flag out")
+    return Path(output_dir or f"untracked/output_{model_key.replace('-', '_')}")
 
 
 def warp_tag(reproject: bool, reproject_mask: bool) -> str:
@@ -16,7 +20,7 @@ def warp_tag(reproject: bool, reproject_mask: bool) -> str:
     return "-fbmask" if reproject_mask else ""
 
 
-def video_tag(mode: str, conditioning: str, anchor_blend: float, reproject: bool, reproject_mask: bool) -> str:
+def video_tag(*, mode: str, conditioning: str, anchor_blend: float, reproject: bool, reproject_mask: bool) -> str:
     """Tag of a video run's main loop: anchored, stateful-a0.3[-norepro|-fbmask] or dualref[-norepro|-fbmask]."""
     if mode == "anchored":
         return "anchored"

@@ -5,6 +5,7 @@ Everything that happens to a pass happens in one queue, in order, so a checkpoin
 
 import contextlib
 import json
+import os
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from dltb import DltbError, RunError, __version__
+from dltb import Interrupted, RunError, UsageError, __version__
 from dltb.imaging.frames import write_png
 from dltb.output import checkpoint as checkpoints
 from dltb.output.checkpoint import Checkpoint, ResumePoint
 from dltb.output.files import write_json
-from dltb.output.run_directory import SCHEMA, Decision, locked, make_directory, read_manifest
+from dltb.output.run_directory import SCHEMA, Decision, decide, locked, make_directory, read_manifest
 from dltb.output.segments import SegmentedVideo
 from dltb.output.write_behind import WriteBehind
 
@@ -70,23 +71,34 @@ class RunRecorder:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            make_directory(self.directory, self.plan.decision)
-            self._partial.mkdir(exist_ok=True)
             stack.enter_context(locked(self.directory))
+            self._check_unchanged()
+            replaced = make_directory(self.directory, self.plan.decision)
+            self._position = checkpoints.load(self._partial) if self.plan.decision is Decision.RESUME else None
+            self.passes = dict(self._position.passes) if self._position else {}
             self._manifest = self._open_manifest()
-            (self.directory / "frames").mkdir(exist_ok=True)
-            self._position = checkpoints.load(self._partial)
-            self._log = stack.enter_context((self.directory / "steps.jsonl").open("a+b"))
+            if replaced is not None:
+                shutil.rmtree(replaced, ignore_errors=True)
+            for folder in (self._partial, self.directory / "frames"):
+                folder.mkdir(exist_ok=True)
+            self._log = stack.enter_context((self.directory / "steps.jsonl").open("ab"))
             self._log.truncate(self._position.log_bytes if self._position else 0)
-            self._save_manifest()
+            self._log.seek(0, os.SEEK_END)
             self._writer = WriteBehind()
             self._stack = stack.pop_all()
         return self
 
+    def _check_unchanged(self) -> None:
+        """Loading takes a while, and another process may have used the directory meanwhile."""
+        plan = self.plan
+        again = (plan.decision is Decision.RESUME, plan.decision is Decision.REPLACE)
+        if decide(self.directory, plan.settings, resume=again[0], overwrite=again[1]) is not plan.decision:
+            raise UsageError(f"{self.directory} was used by another process meanwhile; run the command again")
+
     def start(self, phase: Phase) -> ResumePoint:
         """Where ``phase`` begins: at its first pass, after its last checkpoint, or nowhere since it is finished."""
         point = self._resume_point(phase)
-        self.passes[phase.name] = point.start
+        self.passes[phase.name] = point.start if not point.finished else self.passes[phase.name]
         if phase.video and not point.finished:
             folder = self._partial / Path(phase.video).stem
             video = SegmentedVideo(folder, self.directory / phase.video, self.plan.fps)
@@ -152,8 +164,16 @@ class RunRecorder:
     def _checkpoint(self, phase: Phase, state: np.ndarray, source: np.ndarray | None, *, finished: bool) -> None:
         if phase.name in self._videos:
             self._videos[phase.name].close_segment()
-        place = Checkpoint(phase.name, self.passes[phase.name], finished, self._log.tell())
-        checkpoints.save(self._partial, place, state, source)
+        frames = {"state": state} if source is None else {"state": state, "source": source}
+        place = Checkpoint(
+            phase=phase.name,
+            index=self.passes[phase.name],
+            finished=finished,
+            log_bytes=self._log.tell(),
+            passes=dict(self.passes),
+            frames=tuple(frames),
+        )
+        checkpoints.save(self._partial, place, frames)
 
     def _finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
         video = self._videos.pop(phase.name, None)
@@ -169,7 +189,7 @@ class RunRecorder:
             return ResumePoint()
         if phase.name == self._position.phase:
             return checkpoints.resume_point(self._partial, self._position)
-        return ResumePoint(start=self._manifest["passes"].get(phase.name, 0), finished=True)
+        return ResumePoint(start=self.passes[phase.name], finished=True)
 
     def _open_manifest(self) -> dict[str, Any]:
         old = read_manifest(self.directory) if self.plan.decision is Decision.RESUME else {}
@@ -183,7 +203,7 @@ class RunRecorder:
             "environment": dict(self.plan.environment),
             "notes": old.get("notes", []),
             "sessions": [*old.get("sessions", []), {"started": _now(), "ended": None}],
-            "passes": old.get("passes", {}),
+            "passes": self.passes,
             "videos": [phase.video for phase in self.plan.phases if phase.video],
             "median_seconds_per_pass": None,
         }
@@ -191,7 +211,7 @@ class RunRecorder:
         return manifest
 
     def _save_manifest(self) -> None:
-        self._manifest["passes"] |= self.passes
+        self._manifest["passes"] = self.passes
         if self._seconds:
             self._manifest["median_seconds_per_pass"] = round(statistics.median(self._seconds), 4)
         write_json(self.directory / "run.json", self._manifest)
@@ -205,7 +225,7 @@ class RunRecorder:
 
     def _give_up(self, error: BaseException) -> None:
         """Leave what there is in a state to look at and to go on from; nothing here may hide ``error``."""
-        status = "failed" if isinstance(error, RunError) or not isinstance(error, DltbError) else "interrupted"
+        status = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
         with contextlib.suppress(Exception):
             for video in self._videos.values():
                 video.join()

@@ -34,8 +34,8 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
         raise UsageError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if directory.exists() and not directory.is_dir():
         raise UsageError(f"{directory} is a file; choose another --output-dir")
-    # A start that was killed at once leaves no more than the folder of its lock.
-    if not directory.exists() or {path.name for path in directory.iterdir()} <= {"partial"}:
+    # A start that was killed at once leaves no more than a hidden temporary file.
+    if not directory.exists() or all(path.name.startswith(".") for path in directory.iterdir()):
         return Decision.NEW
     if overwrite and (directory / "run.json").exists():
         return Decision.REPLACE
@@ -49,7 +49,10 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
     if manifest["status"] == "complete":
         return Decision.COMPLETE
     if not resume:
-        raise UsageError(f"{directory} holds an unfinished run of these settings; go on with --resume")
+        raise UsageError(
+            f"{directory} holds an unfinished run of these settings; go on with --resume "
+            f"(to look at its frames so far: dltb-assemble '{directory}')"
+        )
     return Decision.RESUME
 
 
@@ -86,16 +89,16 @@ def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def make_directory(directory: Path, decision: Decision) -> None:
-    """Create the run directory, empty; under REPLACE the old run moves aside first and comes back if that fails.
+def make_directory(directory: Path, decision: Decision) -> Path | None:
+    """Create the run directory, empty; under REPLACE the old run moves aside.
+
+    Returns:
+        Where the old run waits until the new one has its run.json, None without one.
 
     Raises:
-        UsageError: when the place cannot be written, or another process is writing the run that is to be replaced.
+        UsageError: when the place cannot be written; an old run is where it was.
     """
     aside = directory.with_name(f".{directory.name}.replaced")
-    if decision is Decision.REPLACE and (directory / "partial").is_dir():
-        with locked(directory):
-            pass
     try:
         if decision is Decision.REPLACE:
             shutil.rmtree(aside, ignore_errors=True)
@@ -105,21 +108,40 @@ def make_directory(directory: Path, decision: Decision) -> None:
         if aside.exists() and not directory.exists():
             os.replace(aside, directory)
         raise UsageError(f"cannot create {directory}: {error.strerror}; choose another --output-dir") from None
-    shutil.rmtree(aside, ignore_errors=True)
+    return aside if decision is Decision.REPLACE else None
+
+
+def check_writable(directory: Path) -> None:
+    """Refuse, before anything loads, a place in which nothing can be made, and a run that is being written."""
+    place = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write in {place}; choose another --output-dir")
+    if directory.exists():
+        with locked(directory):
+            pass
 
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the run directory for this process; the lock goes with the process, however it ends.
+    """Hold the run directory for this process, with a file beside it; the lock goes with the process, however it ends.
 
     Raises:
-        UsageError: when another process writes there.
+        UsageError: when another process holds it.
     """
-    with (directory / "partial" / "lock").open("w") as lock:
+    path = directory.with_name(f".{directory.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise UsageError(
                 f"another process is writing {directory}; wait for it, or choose another --output-dir"
             ) from None
-        yield
+        except OSError:
+            pass  # some network volumes know no locks; one process at a time is then up to the user
+        if os.fstat(lock.fileno()).st_nlink == 0:
+            raise UsageError(f"another process was just writing {directory}; run the command again")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

@@ -1,5 +1,6 @@
 """Input files: found, and named in run.json by what they hold rather than by where they lie."""
 
+import contextlib
 import hashlib
 from pathlib import Path
 
@@ -16,12 +17,13 @@ def find_input(text: str) -> Path:
     """
     if not text:
         raise UsageError("--input is empty; give a file, or leave the flag out for the example")
-    path = Path(text)
-    if not path.exists() and text.startswith("input_example/") and (CHECKOUT / text).exists():
-        return CHECKOUT / text
-    if not path.exists():
-        raise UsageError(f"--input {text}: no such file")
-    return path
+    example = CHECKOUT / text if text.startswith("input_example/") else None
+    for path in filter(None, (Path(text), example)):
+        with contextlib.suppress(OSError):  # a name that is too long for a file's
+            if path.exists():
+                return path
+    hint = " (the examples come with a checkout of the project)" if example else ""
+    raise UsageError(f"--input {text[:200]}: no such file{hint}")
 
 
 def describe_input(path: Path) -> dict[str, str]:

@@ -1,33 +1,55 @@
-"""Disk: what a run will need, said before it starts and refused when it cannot fit."""
+"""Disk: what a run will still need, said before it starts and refused when it cannot fit."""
 
 import shutil
 from pathlib import Path
 
 from dltb import UsageError
+from dltb.output import checkpoint
+from dltb.output.recorder import Phase, RunPlan
+from dltb.output.run_directory import Decision
 
 PNG_SHARE = 0.8  # bytes of a PNG of a detailed frame over its raw bytes; photographs stay below it
 VIDEO_SHARE = 0.06  # the same for a frame of mp4 at the quality written here
+EXTRA_PNGS = 6  # the prepared input, the end state, and the frames of a checkpoint
 
 
-def check_space(directory: Path, width: int, height: int, pngs: int, video_frames: int) -> str:
-    """Estimate the disk for so many PNGs and video frames (twice: segments, then the joined video) of width x height px.
+def check_space(plan: RunPlan, width: int, height: int) -> str:
+    """Estimate the disk that the passes still to be made will take, at width x height px.
 
     Returns:
-        One line that says what is expected.
+        One phrase that says what is expected.
 
     Raises:
         UsageError: when the disk has less free than that.
     """
-    raw = width * height * 3
-    need = raw * (pngs * PNG_SHARE + 2 * video_frames * VIDEO_SHARE)
-    place = next(parent for parent in (directory, *directory.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(place).free
+    counts = [passes - _done(plan).get(phase.name, 0) for phase in plan.phases if (passes := phase.passes)]
+    pngs = sum(counts) // plan.save_every + EXTRA_PNGS
+    filmed = sum(counts) // plan.video_every if any(phase.video for phase in plan.phases) else 0
+    need = width * height * 3 * (pngs * PNG_SHARE + 2 * filmed * VIDEO_SHARE)  # twice: segments, then the joined video
+    place = next(parent for parent in (plan.directory, *plan.directory.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(place).free + _freed(plan)
     if need > free:
         raise UsageError(
-            f"the run needs about {_size(need)} and {place} has {_size(free)} free: "
-            "save fewer passes (--save-every), make fewer, or give another --output-dir"
+            f"the run needs about {_size(need)} and {place} has {_size(free)} free: make room, save fewer passes "
+            "(--save-every), make fewer, or give another --output-dir"
         )
-    return f"about {_size(need)} of disk ({_size(free)} free)"
+    return f"about {_size(need)} of disk{_unknown(plan.phases)} ({_size(free)} free)"
+
+
+def _done(plan: RunPlan) -> dict[str, int]:
+    position = checkpoint.load(plan.directory / "partial") if plan.decision is Decision.RESUME else None
+    return position.passes if position else {}
+
+
+def _freed(plan: RunPlan) -> int:
+    """Bytes of the run that is replaced."""
+    if plan.decision is not Decision.REPLACE:
+        return 0
+    return sum(path.lstat().st_size for path in Path(plan.directory).rglob("*") if path.is_file())
+
+
+def _unknown(phases: list[Phase]) -> str:
+    return "" if all(phase.passes for phase in phases) else " and more, as the clip does not say how long it is"
 
 
 def _size(count: float) -> str:

@@ -1,23 +1,18 @@
 """Ctrl-C and SIGTERM: the pass under way is finished and kept, then the run ends; a second signal ends it at once."""
 
+import os
 import signal
-import sys
+from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
-from dltb import DltbError
+from dltb import Interrupted
 
-
-class Interrupted(DltbError):
-    """A signal ended the run; exit code 128 + its number."""
-
-    def __init__(self, number: int, hint: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}; {hint}")
-        self.exit_code = 128 + number
+T = TypeVar("T")
 
 
 class StopSignal:
-    """Watches for SIGINT and SIGTERM while it is entered; ``check`` raises Interrupted after one arrived."""
+    """Watches for SIGINT and SIGTERM while it is entered."""
 
     def __init__(self, hint: str) -> None:
         self._hint = hint
@@ -33,13 +28,19 @@ class StopSignal:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def check(self) -> None:
-        """Raise Interrupted when a signal has arrived."""
-        if self._number is not None:
-            raise Interrupted(self._number, self._hint)
+    def guard(self, items: Iterable[T]) -> Iterator[T]:
+        """Pass ``items`` on; raise Interrupted instead of the next one after a signal, so nothing finished is lost."""
+        for item in items:
+            if self._number is not None:
+                raise self._interrupted(self._number)
+            yield item
+
+    def _interrupted(self, number: int) -> Interrupted:
+        return Interrupted(number, f"stopped by {signal.Signals(number).name}; {self._hint}")
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
         if self._number is not None:
-            raise Interrupted(number, self._hint)
+            raise self._interrupted(number)
         self._number = number
-        print("stopping after this pass; once more to stop at once", file=sys.stderr, flush=True)
+        # Not print(): a handler may run in the middle of another print.
+        os.write(2, b"stopping after this pass; once more to stop at once\n")

@@ -9,8 +9,10 @@ from pathlib import Path
 from dltb import UsageError
 from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
 from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
+from dltb.imaging.flow import Flow
 from dltb.imaging.frames import Probe, read_image
 from dltb.imaging.video import probe_video, read_video
+from dltb.imaging.warp import warp_error_ratio
 from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
 from dltb.loop.engine import Frame
 from dltb.loop.prefetch import FlowAhead, prefetch
@@ -20,7 +22,7 @@ from dltb.output.naming import output_root, tails_tag, video_tag
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.model import ModelChoice, choose_model, load_model
-from dltb.runs.session import Output, Session, already_complete, plan_run, report, resume_hint, say
+from dltb.runs.session import RESUME_HINT, Session, already_complete, plan_run, report
 from dltb.runs.stop import StopSignal
 
 AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
@@ -65,13 +67,17 @@ def run_video(
     probe = probe_video(path)
     choice = choose_model(model, given, klein_only=klein_only)
     clip = Clip(path, probe, _prepare(choice), video.max_frames)
-    phases = _phases(video, clip)
-    tag = video_tag(video.mode, video.conditioning, video.anchor_blend, video.reproject, video.reproject_mask)
-    name = f"{path.stem}_{tag}{tails_tag(video.tail_modes, video.tail_frames)}"
+    name = f"{path.stem}_{_tag(video)}{tails_tag(video.tail_modes, video.tail_frames)}"
     plan = plan_run(
-        tool, output_root(output.output_dir, choice.spec.key) / name, choice, output, phases,
-        Output(video.save_every, probe.fps), {**asdict(video), **describe_input(path)},
-    )  # fmt: skip
+        tool=tool,
+        directory=output_root(output.output_dir, choice.spec.key) / name,
+        choice=choice,
+        options=output,
+        phases=_phases(video, clip),
+        settings={**asdict(video), "make_conditioning": _name(factory), **describe_input(path)},
+        save_every=video.save_every,
+        fps=probe.fps,
+    )
     print(_header(video, clip, choice))
     if already_complete(plan):
         return 0
@@ -81,6 +87,16 @@ def run_video(
 def _check(video: VideoOptions) -> None:
     if video.reproject_mask and not video.reproject:
         raise UsageError("--reproject-mask corrects the warp that --no-reproject leaves out; give one of the two")
+
+
+def _tag(video: VideoOptions) -> str:
+    fields = ("mode", "conditioning", "anchor_blend", "reproject", "reproject_mask")
+    return video_tag(**{name: getattr(video, name) for name in fields})
+
+
+def _name(factory: Callable) -> str:
+    """Two conditionings never share a run; a function of one's own is told by where it is defined."""
+    return f"{factory.__module__}.{factory.__qualname__}"
 
 
 def _prepare(choice: ModelChoice) -> Callable[[Frame], Frame]:
@@ -107,16 +123,16 @@ def _header(video: VideoOptions, clip: Clip, choice: ModelChoice) -> str:
 
 
 def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable) -> int:
-    notes = [*clip.probe.notes, *_inert(video, choice)]
+    notes = [*clip.probe.notes, *_inert(video, choice.given)]
     first = clip.prepare(next(read_video(clip.path, limit=1)))
     generate = load_model(choice, notes.append)
-    flow = FlowAhead(partial(estimate_flow, backward=video.reproject_mask), FLOW_WORKERS, keep=AHEAD + 4)
+    flow = FlowAhead(partial(_checked_flow, backward=video.reproject_mask), FLOW_WORKERS, keep=AHEAD + 4)
     conditioning = factory(video, flow, make_reprojector(mask_disocclusions=video.reproject_mask))
-    with closing(flow), StopSignal(resume_hint()) as stop, RunRecorder(plan) as recorder:
-        for text in notes:
-            say(recorder, text)
-        recorder.save_image("frame_0000_source.png", first)
+    with closing(flow), StopSignal(RESUME_HINT) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
+        for text in notes:
+            session.say(text)
+        recorder.save_image("frame_0000_source.png", first)
         end = _main_loop(session, plan.phases[0], clip, flow if needs_motion(video) else None, conditioning)
         for phase in plan.phases[1:]:
             _tail(session, phase, end, conditioning)
@@ -124,12 +140,26 @@ def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions,
     return 0
 
 
-def _inert(video: VideoOptions, choice: ModelChoice) -> Iterator[str]:
-    """What the loop's own options say without effect."""
-    dual_ref = video.conditioning == "dual-ref"
-    if dual_ref and "anchor_blend" in choice.given:
+def _checked_flow(previous: Frame, current: Frame, *, backward: bool) -> Flow:
+    """The flow of a pair, with what it is worth: the error of the warped source over that of no warp."""
+    flow = estimate_flow(previous, current, backward=backward)
+    return replace(flow, warp_error=warp_error_ratio(previous, current, flow.forward))
+
+
+def _inert(video: VideoOptions, given: Collection[str]) -> Iterator[str]:
+    """The loop's own options that change nothing as they stand together."""
+    dual_ref, anchored = video.conditioning == "dual-ref", video.mode == "anchored"
+    if "anchor_blend" in given and dual_ref:
         yield "--anchor-blend has no effect under dual-ref: the model weighs its two references itself"
-    if not dual_ref and video.mode == "stateful" and video.anchor_blend >= 1 and video.reproject:
+    if "anchor_blend" in given and anchored and not dual_ref and not video.tail_frames:
+        yield "--anchor-blend has no effect under --mode anchored without tails: no state is carried"
+    if "ref_order" in given and not dual_ref:
+        yield "--ref-order has no effect under blend: there is one reference"
+    if {"reproject", "reproject_mask"} & set(given) and anchored:
+        yield "--reproject and --reproject-mask have no effect under --mode anchored: no state is carried"
+    if "tail_modes" in given and not video.tail_frames:
+        yield "--tail-modes has no effect without --tail-frames"
+    if not dual_ref and not anchored and video.anchor_blend >= 1 and video.reproject:
         yield "at --anchor-blend 1.0 the fresh frame replaces the state: flow and warp are skipped"
 
 
@@ -142,7 +172,7 @@ def _main_loop(
     if point.finished:
         state, source = (read_image(recorder.directory / name) for name in (END_STATE, LAST_SOURCE))
         return replace(point, state=state, source=source)
-    frames = read_video(clip.path, clip.limit, on_note=partial(say, recorder))
+    frames = read_video(clip.path, clip.limit, on_note=session.say)
     sources = from_clip(frames, clip.prepare, clip.limit, point.start, point.source)
     last = session.play(phase, point, prefetch(flow.watch(sources) if flow else sources, AHEAD), conditioning[0])
     end = ResumePoint(last.index, last.frame, last.source.frame) if last else point
