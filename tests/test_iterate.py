@@ -91,3 +91,17 @@ def test_a_nan_stops_the_run_and_resume_goes_on(tmp_path, tiny_turbo, monkeypatc
     assert main([*argv, "--resume"]) == 0
     assert main([*argv[:2], "--output-dir", str(tmp_path / "unbroken"), *SMALL]) == 0
     assert_same_run(run, tmp_path / "unbroken" / "test_512_free-running")
+
+
+def test_controls_run_the_same_loop_without_the_model(tmp_path, tiny_turbo, monkeypatch):
+    """Catches a control that still denoises, shares a directory with the run, or loads what it does not need."""
+    argv = ["--iterations", "3", "--output-dir", str(tmp_path), *SMALL]
+    assert main([*argv, "--control", "vae"]) == 0
+    monkeypatch.setattr("dltb.runs.model.load_pipeline", lambda *args, **how: pytest.fail("identity loads nothing"))
+    assert main([*argv, "--control", "identity"]) == 0
+    original = read_image(tmp_path / "test_512_free-running_control-vae" / "frame_0000_original.png")
+    ends = {
+        c: tmp_path / f"test_512_free-running_control-{c}" / "frames" / "frame_0003.png" for c in ("vae", "identity")
+    }
+    assert np.array_equal(read_image(ends["identity"]), original)
+    assert not np.array_equal(read_image(ends["vae"]), original)

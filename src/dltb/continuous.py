@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ModelOptions, OutputOptions, VideoInput, VideoOptions
+from dltb.args.options import ControlOptions, ModelOptions, OutputOptions, VideoInput, VideoOptions
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_options(parser, VideoInput, "input")
     add_options(parser, VideoOptions, "loop", leave_out=("conditioning", "ref_order"))
     add_options(parser, ModelOptions, "model")
+    add_options(parser, ControlOptions, "control")
     add_options(parser, OutputOptions, "output")
     return parser
 
@@ -49,7 +50,8 @@ def run(args: argparse.Namespace, make_conditioning: Callable | None = None) -> 
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
-    return run_video("dltb-continuous", args.input, *groups, given=getattr(args, "given", ()), **own)
+    own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None)}
+    return run_video("dltb-continuous", args.input, *groups, **own)
 
 
 def _with_args(make_conditioning: Callable, args: argparse.Namespace) -> Callable:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ImageInput, IterateOptions, ModelOptions, OutputOptions
+from dltb.args.options import ControlOptions, ImageInput, IterateOptions, ModelOptions, OutputOptions
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -24,6 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_options(parser, ImageInput, "input")
     add_options(parser, IterateOptions, "loop")
     add_options(parser, ModelOptions, "model")
+    add_options(parser, ControlOptions, "control")
     add_options(parser, OutputOptions, "output")
     return parser
 
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from dltb.runs.still import run_iterate
 
         loop, model, output = (read_options(group, args) for group in (IterateOptions, ModelOptions, OutputOptions))
-        return run_iterate(args.input, loop, model, output, given=args.given)
+        return run_iterate(args.input, loop, model, output, control=args.control, given=args.given)
 
     return run_tool(work)
 

@@ -11,6 +11,7 @@ from dltb.args.parser import frame_rate, number, option, whole
 
 TAIL_MODES = ("freeze", "free", "black")
 CONDITIONINGS = ("blend", "dual-ref")
+CONTROLS = ("identity", "vae")
 REFERENCE_ORDERS = ("state-first", "frame-first")
 
 
@@ -70,6 +71,18 @@ class ModelOptions:
         None,
         "where to run; the default is cuda, else mps, else an error (the tiny models also take the CPU)",
         choices=("cuda", "mps", "cpu"),
+    )
+
+
+@dataclass(frozen=True)
+class ControlOptions:
+    """The same loop without the model, to compare with."""
+
+    control: str | None = option(
+        None,
+        "run the loop without the denoiser: identity hands the model's input on, vae encodes and decodes it; a run's "
+        "drift in excess of its control's is the model's",
+        choices=CONTROLS,
     )
 
 

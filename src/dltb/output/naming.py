@@ -28,6 +28,11 @@ def video_tag(*, mode: str, conditioning: str, anchor_blend: float, reproject: b
     return loop + warp_tag(reproject, reproject_mask)
 
 
+def control_tag(control: str | None) -> str:
+    """``_control-vae``, or nothing when the model runs."""
+    return f"_control-{control}" if control else ""
+
+
 def tails_tag(modes: Sequence[str], frames: int) -> str:
     """``_tailsfreeze-free60``, or nothing when no tail runs."""
     return f"_tails{'-'.join(modes)}{frames}" if frames else ""

@@ -9,6 +9,7 @@ from typing import Any
 from dltb import UsageError
 from dltb.args.options import ModelOptions
 from dltb.imaging import PassSettings, make_generate
+from dltb.imaging.controls import make_identity, make_vae_round_trip
 from dltb.imaging.passes import guidance_scale, inert_settings, prompt_notes
 from dltb.models import (
     MODELS,
@@ -33,9 +34,16 @@ class ModelChoice:
     weights: str | None
     offload: bool
     given: frozenset[str]  # names of the options that the user set
+    control: str | None = None  # what runs in the model's place, if anything
 
 
-def choose_model(options: ModelOptions, given: Collection[str] = (), *, klein_only: bool = False) -> ModelChoice:
+def choose_model(
+    options: ModelOptions,
+    given: Collection[str] = (),
+    *,
+    klein_only: bool = False,
+    control: str | None = None,
+) -> ModelChoice:
     """Check options, geometry, access and device.
 
     Raises:
@@ -56,7 +64,7 @@ def choose_model(options: ModelOptions, given: Collection[str] = (), *, klein_on
     )
     device = resolve_device(options.device, spec)
     settings = _pass_settings(options, width, height)
-    return ModelChoice(spec, settings, device, options.weights, options.offload, frozenset(given))
+    return ModelChoice(spec, settings, device, options.weights, options.offload, frozenset(given), control)
 
 
 def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettings:
@@ -66,8 +74,12 @@ def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettin
 
 def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
     """Load the weights and return ``generate(images, index) -> Pass``; ``note`` is told what has no effect."""
+    if choice.control == "identity":
+        return make_identity(choice.settings)
     print(f"loading {choice.spec.key} on {choice.device} ...", file=sys.stderr, flush=True)
     pipe = load_pipeline(choice.spec, offload=choice.offload, device=choice.device, weights=choice.weights)
+    if choice.control == "vae":
+        return make_vae_round_trip(pipe, choice.settings)
     for text in inert_settings(choice.spec, choice.settings, pipe=pipe, given=choice.given):
         note(text)
     for text in prompt_notes(pipe, choice.spec, choice.settings.prompt):
@@ -79,7 +91,7 @@ def describe_choice(choice: ModelChoice) -> tuple[dict[str, Any], dict[str, Any]
     """Settings that a resume must share, and the environment around them, for run.json."""
     environment = describe_environment(choice.device)
     settings = {"model": choice.spec.key, "weights": choice.weights and str(Path(choice.weights).resolve())}
-    settings |= asdict(choice.settings)
+    settings |= asdict(choice.settings) | {"control": choice.control}
     settings["guidance_scale"] = guidance_scale(choice.spec, choice.settings)
     settings |= {f"{name} version": version for name, version in environment["versions"].items()}
     settings |= {name: environment[name] for name in ("device", "device_name")}

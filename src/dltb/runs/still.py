@@ -12,7 +12,7 @@ from dltb.imaging import prepare_frame
 from dltb.imaging.frames import probe_image, read_image
 from dltb.loop.engine import Frame, ModelInput
 from dltb.loop.sources import repeated
-from dltb.output.naming import output_root
+from dltb.output.naming import control_tag, output_root
 from dltb.output.recorder import Phase, RunRecorder
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.model import choose_model, load_model
@@ -32,6 +32,7 @@ def run_iterate(
     model: ModelOptions,
     output: OutputOptions,
     *,
+    control: str | None = None,
     given: Collection[str] = (),
 ) -> int:
     """A free run P_n = f(P_{n-1}), into ``<stem>_free-running/``; ``given`` names the options that the user set."""
@@ -46,6 +47,7 @@ def run_iterate(
         video="timelapse.mp4",
         save_every=loop.save_every,
         fps=loop.video_fps,
+        control=control,
     )
     return _run(still, input_text, model, output, given)
 
@@ -60,16 +62,18 @@ class Still:
     video: str | None = None
     save_every: int = 1
     fps: Fraction = Fraction(30)
+    control: str | None = None
 
 
 def _run(still: Still, input_text: str, model: ModelOptions, output: OutputOptions, given: Collection[str]) -> int:
     image_path = find_input(input_text)
     probe = probe_image(image_path)
-    choice = choose_model(model, given)
+    choice = choose_model(model, given, control=still.control)
     phase = Phase("main", still.passes, still.video)
     plan = plan_run(
         tool=still.tool,
-        directory=output_root(output.output_dir, choice.spec.key) / f"{image_path.stem}_{still.tag}",
+        directory=output_root(output.output_dir, choice.spec.key)
+        / f"{image_path.stem}_{still.tag}{control_tag(still.control)}",
         choice=choice,
         options=output,
         phases=[phase],

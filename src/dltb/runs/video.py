@@ -18,7 +18,7 @@ from dltb.loop.engine import Frame
 from dltb.loop.prefetch import FlowAhead, prefetch
 from dltb.loop.sources import from_clip, repeated
 from dltb.output.checkpoint import ResumePoint
-from dltb.output.naming import output_root, tails_tag, video_tag
+from dltb.output.naming import control_tag, output_root, tails_tag, video_tag
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.model import ModelChoice, choose_model, load_model
@@ -56,6 +56,7 @@ def run_video(
     *,
     given: Collection[str] = (),
     klein_only: bool = False,
+    control: str | None = None,
     factory: Callable[..., Conditioning] = make_conditioning,
 ) -> int:
     """Run a clip and its tails.
@@ -65,9 +66,9 @@ def run_video(
     _check(video)
     path = find_input(input_text)
     probe = probe_video(path)
-    choice = choose_model(model, given, klein_only=klein_only)
+    choice = choose_model(model, given, klein_only=klein_only, control=control)
     clip = Clip(path, probe, _prepare(choice), video.max_frames)
-    name = f"{path.stem}_{_tag(video)}{tails_tag(video.tail_modes, video.tail_frames)}"
+    name = f"{path.stem}_{_tag(video)}{control_tag(control)}{tails_tag(video.tail_modes, video.tail_frames)}"
     plan = plan_run(
         tool=tool,
         directory=output_root(output.output_dir, choice.spec.key) / name,
@@ -119,7 +120,8 @@ def _header(video: VideoOptions, clip: Clip, choice: ModelChoice) -> str:
     warp = f"reproject={'on' if video.reproject else 'off'} mask={'on' if video.reproject_mask else 'off'}"
     size = f"{choice.settings.width}x{choice.settings.height}"
     tails = f"tails={','.join(video.tail_modes)} x {video.tail_frames}" if video.tail_frames else "tails=none"
-    return f"{choice.spec.key} {size} {state} {warp} frames={clip.passes or 'all'} {tails} device={choice.device}"
+    name = f"{choice.spec.key}{control_tag(choice.control)}"
+    return f"{name} {size} {state} {warp} frames={clip.passes or 'all'} {tails} device={choice.device}"
 
 
 def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable) -> int:
