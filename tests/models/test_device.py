@@ -39,6 +39,16 @@ def test_an_embedded_model_takes_the_cpu(spec, monkeypatch) -> None:
     assert resolve_device(None, spec) == "cpu"
 
 
+@pytest.mark.parametrize(("present", "best"), [(("cuda", "mps"), "cuda"), (("mps",), "mps"), ((), "cpu")])
+def test_a_metric_takes_the_best_device_there_is(present, best, monkeypatch) -> None:
+    """Catches a metric refused on a machine without a GPU, or left on the CPU of one with."""
+    _machine(monkeypatch, *present)
+    assert device.best_device(None) == best
+    assert device.best_device("cpu") == "cpu"
+    with pytest.raises(UsageError, match="unknown device 'gpu'"):
+        device.best_device("gpu")
+
+
 @pytest.mark.parametrize("name", ["cuda", "mps"])
 def test_a_missing_accelerator_is_named(name, monkeypatch) -> None:
     """Catches a silent change of device, or torch's own error after the weights have loaded."""

@@ -82,14 +82,18 @@ class Session:
         combine: Combine,
         *,
         keep_source: bool = True,
+        before_record: Callable[[StepResult], None] | None = None,
     ) -> StepResult | None:
         """Run one phase from ``point`` to its end and return its last step, None when no source was left.
 
-        ``keep_source`` stores the fresh frame at checkpoints, for phases in which it changes.
+        ``keep_source`` stores the fresh frame at checkpoints, for phases in which it changes; ``before_record`` hands
+        over what else a pass leaves, so that its checkpoint speaks for that too.
         """
         step = None
         with closing(sources), Progress(phase.name, phase.passes, point.start) as progress:
             for step in run_loop(self.stop.guard(sources), combine, self.generate, point.state):
+                if before_record is not None:
+                    before_record(step)
                 source = step.source.frame if keep_source else None
                 self.recorder.record(phase, step.index, step.frame, source, step_facts(step))
                 progress.step()

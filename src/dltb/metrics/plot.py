@@ -1,0 +1,103 @@
+"""Figures of the distance tools' tables. matplotlib without a display, and without its global state."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dltb.imaging.atomic import replacing
+from dltb.metrics.columns import read_columns
+from dltb.metrics.table import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 7.2  # inches: a two-column page
+PANEL_HEIGHT = 2.3
+DOTS_PER_INCH = 200
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # Okabe and Ito's, told apart by colour-blind readers too
+MARKED_UP_TO = 60  # samples; above, dots would run into each other
+_NAMES = {
+    "to_ref": "to the reference",
+    "to_prev": "to the previous frame",
+    "input_to_ref": "model input to the reference",
+}
+
+Columns = Mapping[str, Sequence[float | None]]
+
+
+def plot_table(table: Path, out: Path, *, title: str = "", converged_below: float | None = None) -> None:
+    """Plot a distance table that is on disk."""
+    plot_series(*read_columns(table), out, title=title, converged_below=converged_below)
+
+
+def plot_series(
+    frames: Sequence[str],
+    columns: Columns,  # named <metric>_to_ref, <metric>_to_prev, ...; None where there is no value
+    out: Path,
+    *,
+    title: str = "",
+    converged_below: float | None = None,
+) -> None:
+    """Distance over frame number as a PNG, written whole or not at all.
+
+    Distances to the previous frame get a panel and a scale of their own: near a fixed point they are hundreds of times
+    smaller than those to the reference. ``converged_below`` is drawn there.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    moved = {name: values for name, values in columns.items() if name.endswith("_to_prev")}
+    far = {name: values for name, values in columns.items() if name not in moved}
+    panels = [panel for panel in (far, moved) if panel]
+    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * len(panels) + 0.6), dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
+    x, colours = _frame_numbers(frames), dict(zip(columns, COLOURS * len(columns), strict=False))
+    for ax, panel in zip(axes, panels, strict=True):
+        _draw(ax, x, panel, colours)
+        if panel is moved and converged_below is not None:
+            label = f"converged below {converged_below:g}"
+            ax.axhline(converged_below, color="0.35", linewidth=1, linestyle=(0, (4, 3)), label=label)
+        _finish(ax)
+    axes[-1].set_xlabel("frame")
+    figure.supylabel(axis_title(columns), fontsize="medium")
+    if title:
+        figure.suptitle(title, fontsize="medium", x=0.01, horizontalalignment="left")
+    with replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def axis_title(columns: Columns) -> str:
+    """What the columns measure, by the metric that their names begin with."""
+    metric = next(iter(columns), "").split("_")[0]
+    return METRICS[metric].title if metric in METRICS else "distance"
+
+
+def _draw(ax: "Axes", x: np.ndarray, columns: Columns, colours: Mapping[str, str]) -> None:
+    for name, values in columns.items():
+        y = np.array([np.nan if value is None else value for value in values])
+        marker = "o" if len(x) <= MARKED_UP_TO else None
+        label = _NAMES.get(name.split("_", 1)[-1], name)
+        ax.plot(x, y, color=colours[name], label=label, linewidth=1.3, marker=marker, markersize=3, clip_on=False)
+
+
+def _finish(ax: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_ylim(bottom=0)
+    ax.margins(x=0.01)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    ax.grid(color="0.9", linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
+    # Above the panel: inside it, there is no corner that a series may not reach.
+    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0.2)
+
+
+def _frame_numbers(frames: Sequence[str]) -> np.ndarray:
+    """The last number in each name; positions where a name has none."""
+    found = [re.findall(r"\d+", name) for name in frames]
+    return np.array([int(numbers[-1]) for numbers in found] if all(found) else range(1, len(frames) + 1))

@@ -1,0 +1,168 @@
+"""Runs that are measured as soon as they are made: a still image through the stateful loop, then a distance per frame.
+
+``distance-loop`` is a free run; ``distance-feedback`` gives the image back a share a of itself on every pass,
+source_n = (1-a) P_{n-1} + a N, and keeps each model input. The model is unloaded before the metric loads, so the two never
+share the device's memory.
+"""
+
+import gc
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltb import UsageError
+from dltb.args.metric_options import MetricOptions
+from dltb.args.options import ModelOptions, OutputOptions
+from dltb.imaging import prepare_frame
+from dltb.imaging.folder import list_frames
+from dltb.imaging.frames import probe_image, read_image
+from dltb.loop.conditioning import blend_frames
+from dltb.loop.engine import Frame, ModelInput, StepResult
+from dltb.loop.sources import repeated
+from dltb.metrics.columns import write_columns
+from dltb.metrics.distances import Metric, check_size, score
+from dltb.metrics.plot import plot_table
+from dltb.output.naming import control_tag, output_root
+from dltb.output.progress import watched
+from dltb.output.recorder import Phase, RunPlan, RunRecorder
+from dltb.output.run_directory import Decision
+from dltb.runs.inputs import describe_input
+from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, load_chosen
+from dltb.runs.model import ModelChoice, choose_model, load_model
+from dltb.runs.session import RESUME_HINT, Session, plan_run, report
+from dltb.runs.stop import StopSignal
+
+TABLE, PLOT = "distance_metrics.csv", "distance_plot.png"
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A still image as a video: what is asked of one measured run."""
+
+    tool: str
+    image: Path
+    passes: int
+    anchor_blend: float | None  # None: a free run, whose inputs are its outputs and are not kept twice
+
+    def directory_name(self, choice: ModelChoice) -> str:
+        """The fixed tag; it holds neither the image's name nor prompt, seed or steps."""
+        strength = f"_s{choice.settings.strength:g}"
+        if self.anchor_blend is None:
+            return f"distance{strength}{control_tag(choice.control)}"
+        return f"feedback{strength}_a{self.anchor_blend:g}{control_tag(choice.control)}"
+
+
+def run_measured(
+    feedback: Feedback,
+    model: ModelOptions,
+    metric: MetricOptions,
+    output: OutputOptions,
+    *,
+    control: str | None = None,
+    given: Collection[str] = (),
+) -> int:
+    """Make the passes that are missing, then the table and the figure that are missing."""
+    probe = probe_image(feedback.image)
+    choice = choose_img2img(model, given, control)
+    measure_with = choose_metric(metric, model.device)
+    check_size(measure_with.spec, width=choice.settings.width or 0, height=choice.settings.height or 0)
+    directory = output_root(output.output_dir, choice.spec.key) / feedback.directory_name(choice)
+    plan = plan_feedback(feedback, choice, measure_with, output, directory)
+    if plan.decision is not Decision.COMPLETE:
+        make_passes(plan, choice, feedback, probe.notes)
+    if not all((directory / name).exists() for name in (TABLE, PLOT)):
+        measure(directory, measure_with, load_chosen(measure_with))
+    report(plan, {"main": feedback.passes})
+    for name in (TABLE, PLOT):
+        print(f"{name}: {directory / name}")
+    return 0
+
+
+def choose_img2img(model: ModelOptions, given: Collection[str], control: str | None) -> ModelChoice:
+    """A model that has a strength; the others would make this another experiment."""
+    choice = choose_model(model, given, control=control)
+    if not choice.spec.uses_strength:
+        raise UsageError(
+            f"{choice.spec.key} has no strength; this tool takes img2img models such as tiny-turbo, sd-turbo"
+        )
+    return choice
+
+
+def plan_feedback(
+    feedback: Feedback, choice: ModelChoice, metric: MetricChoice, output: OutputOptions, directory: Path
+) -> RunPlan:
+    """The run as a plan; the metric is one of its settings, since its table is one of its files."""
+    told = describe_metric(metric)
+    settings = {"passes": feedback.passes, "anchor_blend": feedback.anchor_blend, **describe_input(feedback.image)}
+    settings |= {name: told[name] for name in ("metric", "dreamsim_type", "patch") if name in told}
+    phases = [Phase("main", feedback.passes)]
+    return plan_run(
+        tool=feedback.tool, directory=directory, choice=choice, options=output, phases=phases, settings=settings
+    )
+
+
+def make_passes(plan: RunPlan, choice: ModelChoice, feedback: Feedback, notes: Collection[str] = ()) -> None:
+    """Load the model, run what is missing, and unload it."""
+    said = list(notes)
+    play_passes(plan, load_model(choice, said.append), choice, feedback, said)
+    free_memory(choice.device)
+
+
+def play_passes(
+    plan: RunPlan, generate: object, choice: ModelChoice, feedback: Feedback, notes: Collection[str]
+) -> None:
+    """Run what is missing on a model that is loaded."""
+    original = prepare_frame(read_image(feedback.image), choice.settings.width, choice.settings.height)
+    with StopSignal(RESUME_HINT) as stop, RunRecorder(plan) as recorder:
+        session = Session(recorder, stop, generate)
+        for text in notes:
+            session.say(text)
+        _play(session, plan.phases[0], original, feedback)
+
+
+def _play(session: Session, phase: Phase, original: Frame, feedback: Feedback) -> None:
+    recorder, share = session.recorder, feedback.anchor_blend
+    recorder.save_image("frame_0000_original.png", original)
+    point = recorder.start(phase)
+    if share is not None:
+        (recorder.directory / "inputs").mkdir(exist_ok=True)
+
+    def combine(carried: Frame, fresh: Frame, previous: Frame | None) -> ModelInput:
+        return ModelInput((blend_frames(carried, fresh, share or 0.0),))
+
+    def keep_input(step: StepResult) -> None:
+        if share is not None:
+            recorder.save_image(f"inputs/frame_{step.index:04d}.png", step.inputs.images[0])
+
+    if not point.finished:
+        sources = repeated(original, phase.passes or 0, point.start)
+        last = session.play(phase, point, sources, combine, keep_source=False, before_record=keep_input)
+        recorder.finish(phase, last.frame if last else point.state, None)
+
+
+def free_memory(device: str) -> None:
+    """Hand the device's memory of a model that nobody holds any more back."""
+    gc.collect()
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+
+
+def measure(directory: Path, choice: MetricChoice, metric: Metric) -> None:
+    """Score every frame, and every kept input, against the prepared original; write the table and the figure."""
+    original = read_image(directory / "frame_0000_original.png")
+    paths = list_frames(directory / "frames").paths
+    rows = list(
+        score(map(read_image, watched(paths, "distance", "frames")), original, metric, batch_size=choice.batch_size)
+    )
+    columns = {
+        choice.spec.column("to_ref"): [row.to_ref for row in rows],
+        choice.spec.column("to_prev"): [row.to_prev for row in rows],
+    }
+    if (directory / "inputs").is_dir():
+        inputs = map(read_image, watched(list_frames(directory / "inputs").paths, "inputs", "frames"))
+        scored = score(inputs, original, metric, batch_size=choice.batch_size)
+        columns[choice.spec.column("input_to_ref")] = [row.to_ref for row in scored]
+    write_columns(directory / TABLE, [path.stem for path in paths], columns)
+    plot_table(directory / TABLE, directory / PLOT, title=directory.name, converged_below=choice.converged_below)

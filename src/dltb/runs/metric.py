@@ -1,0 +1,92 @@
+"""From the metric options to a metric: every check first, then the weights."""
+
+import importlib.metadata
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dltb
+from dltb import UsageError
+from dltb.args.metric_options import MetricOptions
+from dltb.metrics.distances import Metric, load_metric
+from dltb.metrics.dreamsim import DreamSimSettings
+from dltb.metrics.table import METRICS, MetricSpec, metric_key
+
+
+@dataclass(frozen=True)
+class MetricChoice:
+    """A metric that passed every check, not loaded yet."""
+
+    spec: MetricSpec
+    dreamsim: DreamSimSettings | None  # None for every other metric
+    device: str
+    batch_size: int
+    converged_below: float
+
+
+def choose_metric(options: MetricOptions, device: str | None = None) -> MetricChoice:
+    """Check the options, the installed packages and the device; None is the best device there is, the CPU included.
+
+    Raises:
+        UsageError: when the distance cannot be computed as asked; nothing has been loaded by then.
+    """
+    spec = METRICS[metric_key(options.metric)]
+    settings = None
+    if not spec.offline:
+        cache = Path(options.cache_dir).expanduser()
+        settings = DreamSimSettings(options.dreamsim_type, options.patch, cache, options.retries)
+    _check_installed(spec)
+    threshold = spec.converged_below if options.converged_below is None else options.converged_below
+    return MetricChoice(spec, settings, _resolve_device(spec, device), options.batch_size, threshold)
+
+
+def inert_options(choice: MetricChoice, given: frozenset[str]) -> Iterator[str]:
+    """A note for what the user set and this metric does not look at."""
+    key = choice.spec.key
+    if choice.dreamsim is None:
+        for name in sorted(given & {"dreamsim_type", "patch", "cache_dir", "retries"}):
+            yield f"--{name.replace('_', '-')} has no effect with --metric {key}"
+    if "device" in given and not choice.spec.needs_torch:
+        yield f"--device has no effect: --metric {key} is computed on the CPU"
+
+
+def load_chosen(choice: MetricChoice) -> Metric:
+    """Load what the metric needs."""
+    if choice.dreamsim is not None:
+        print(f"loading DreamSim {choice.dreamsim.variant} on {choice.device} ...", file=sys.stderr, flush=True)
+    return load_metric(choice.spec.key, device=choice.device, dreamsim=choice.dreamsim)
+
+
+def describe_metric(choice: MetricChoice) -> dict[str, Any]:
+    """What a table of distances cannot say about itself, as JSON values."""
+    settings: dict[str, Any] = {"metric": choice.spec.key, "source": choice.spec.source}
+    if choice.dreamsim is not None:
+        settings |= {"dreamsim_type": choice.dreamsim.type, "patch": choice.dreamsim.patch}
+    versions = {name: importlib.metadata.version(name.replace("_", "-")) for name in choice.spec.packages}
+    return settings | {
+        "device": choice.device,
+        "batch_size": choice.batch_size,
+        "converged_below": choice.converged_below,
+        "versions": {"dltb": dltb.__version__, **versions},
+    }
+
+
+def _check_installed(spec: MetricSpec) -> None:
+    missing = [name for name in spec.packages if importlib.util.find_spec(name) is None]
+    if missing:
+        light = ", ".join(key for key, row in METRICS.items() if not row.packages)
+        raise UsageError(
+            f"--metric {spec.key} needs {', '.join(missing)}: `uv sync` in a checkout, or `pip install 'dltb[models]'`; "
+            f"without: --metric {light}"
+        )
+
+
+def _resolve_device(spec: MetricSpec, requested: str | None) -> str:
+    if not spec.needs_torch:
+        return "cpu"
+    from dltb.models.device import best_device
+
+    return best_device(requested)

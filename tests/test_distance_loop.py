@@ -1,0 +1,137 @@
+"""dltb-distance-loop and dltb-distance-feedback: files, columns, and the identities between them."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from dltb import distance_feedback, distance_loop, iterate
+from dltb.imaging.frames import read_image
+from dltb.loop.conditioning import blend_frames
+from tests.clips import files, manifest
+
+pytestmark = pytest.mark.usefixtures("shared_models")
+SMALL = ["--width", "64", "--height", "64", "--metric", "flip"]
+
+
+def rows_of(run):
+    with (run / "distance_metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def frames_of(run, folder="frames"):
+    return [read_image(path) for path in sorted((run / folder).iterdir())]
+
+
+def same(first, second):
+    return len(first) == len(second) and all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def feedback(root, blend, *more):
+    argv = [*SMALL, "--frames", "4", "--anchor-blend", str(blend), "--output-dir", str(root), *more]
+    assert distance_feedback.main(argv) == 0
+    return root / f"feedback_s0.4_a{blend:g}"
+
+
+def test_files_and_columns_of_the_loop(tmp_path):
+    """Catches a missing file, another name, and a first row that claims a distance to nothing."""
+    assert distance_loop.main([*SMALL, "--iterations", "3", "--output-dir", str(tmp_path)]) == 0
+    run = tmp_path / "distance_s0.4"
+    frames = {f"frames/frame_{n:04d}.png" for n in (1, 2, 3)}
+    others = {"frame_0000_original.png", "distance_metrics.csv", "distance_plot.png", "run.json", "steps.jsonl"}
+    assert files(run) == frames | others
+    rows = rows_of(run)
+    assert list(rows[0]) == ["frame", "flip_to_ref", "flip_to_prev"]
+    assert [row["frame"] for row in rows] == ["frame_0001", "frame_0002", "frame_0003"]
+    assert rows[0]["flip_to_prev"] == ""
+    assert float(rows[2]["flip_to_prev"]) > 0
+
+
+def test_files_and_columns_of_the_feedback(tmp_path):
+    """Catches inputs that are not the model's inputs."""
+    run = feedback(tmp_path, 0.3)
+    assert {f"inputs/frame_{n:04d}.png" for n in (1, 2, 3, 4)} <= files(run)
+    assert list(rows_of(run)[0]) == ["frame", "flip_to_ref", "flip_to_prev", "flip_input_to_ref"]
+    original, outputs, inputs = read_image(run / "frame_0000_original.png"), frames_of(run), frames_of(run, "inputs")
+    expected = [original, *(blend_frames(output, original, 0.3) for output in outputs[:3])]
+    assert same(inputs, expected)
+    assert float(rows_of(run)[0]["flip_input_to_ref"]) == 0
+
+
+def test_no_anchor_equals_the_loop_and_the_free_run(tmp_path):
+    """Catches three tools that walk three paths."""
+    run = feedback(tmp_path, 0.0)
+    assert distance_loop.main([*SMALL, "--iterations", "4", "--output-dir", str(tmp_path)]) == 0
+    assert iterate.main([*SMALL[:4], "--iterations", "4", "--output-dir", str(tmp_path)]) == 0
+    assert same(frames_of(run), frames_of(tmp_path / "distance_s0.4"))
+    assert same(frames_of(run), frames_of(tmp_path / "test_512_free-running"))
+    shared = [{k: v for k, v in row.items() if "input" not in k} for row in rows_of(run)]
+    assert shared == rows_of(tmp_path / "distance_s0.4")
+
+
+def test_full_anchor_repeats_fresh_passes(tmp_path):
+    """Catches a trace of the state at a = 1: with a fixed seed every frame is the first."""
+    run = feedback(tmp_path, 1.0)
+    outputs = frames_of(run)
+    assert same(outputs, [outputs[0]] * 4)
+    assert {float(row["flip_to_prev"] or 0) for row in rows_of(run)} == {0.0}
+
+
+def test_the_model_is_gone_before_the_metric_loads(tmp_path, monkeypatch):
+    """Catches two models that share a card which holds only one."""
+    import gc
+    import weakref
+
+    import dltb.runs.measured as measured
+
+    alive = []
+
+    def watched(choice, note):
+        generate = load(choice, note)
+        alive.append(weakref.ref(generate))
+        return generate
+
+    def metric(choice):
+        gc.collect()
+        assert alive[0]() is None, "the pass callable, and with it the model, is still held"
+        return load_metric(choice)
+
+    load, load_metric = measured.load_model, measured.load_chosen
+    monkeypatch.setattr(measured, "load_model", watched)
+    monkeypatch.setattr(measured, "load_chosen", metric)
+    feedback(tmp_path, 0.5)
+
+
+def test_a_table_that_is_missing_is_made_and_nothing_else(tmp_path, monkeypatch, capsys):
+    """Catches a run that was killed between its last pass and its table, and can never get one."""
+    run = feedback(tmp_path, 0.3)
+    before = rows_of(run)
+    (run / "distance_metrics.csv").unlink()
+    monkeypatch.setattr("dltb.runs.measured.load_model", lambda *_: pytest.fail("all passes are made"))
+    feedback(tmp_path, 0.3)
+    assert rows_of(run) == before
+
+
+def test_the_control_and_the_metric_are_settings(tmp_path, capsys):
+    """Catches a control in the run's own directory, and a table of another metric under its name."""
+    run = feedback(tmp_path, 0.3, "--control", "identity").with_name("feedback_s0.4_a0.3_control-identity")
+    assert {float(row["flip_to_ref"]) for row in rows_of(run)} == {0.0}
+    assert manifest(run)["settings"]["metric"] == "flip"
+    argv = ["--frames", "4", "--output-dir", str(tmp_path), "--control", "identity", *SMALL[:4], "--metric", "pixel"]
+    assert distance_feedback.main(argv) == 2
+    assert "metric: flip there, pixel now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--model", "tiny-klein"], "has no strength"),
+        (["--metric", "flp"], "flip"),
+        (["--input", ""], "--input is empty"),
+    ],
+)
+def test_wrong_requests_change_nothing(tmp_path, argv, says, capsys):
+    """Catches a model of the other family, and half-made directories."""
+    assert distance_feedback.main([*argv, "--output-dir", str(tmp_path / "out")]) == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
