@@ -1,6 +1,6 @@
 """How long a user waits before anything happens: --help of every tool, and the first pass of the bare command.
 
-    uv run python -m benchmarks.startup [--rounds 5]
+uv run python -m benchmarks.startup [--rounds 5]
 """
 
 import argparse

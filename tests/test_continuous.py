@@ -287,6 +287,58 @@ def test_the_manifest_says_what_ran(tmp_path, clip):
     assert [bool(session["ended"]) for session in told["sessions"]] == [True]
 
 
+def test_the_end_state_of_a_resume_is_the_runs_own(tmp_path, clip, monkeypatch, capsys):
+    """Catches tails that start from whatever lies in the user's part of the run."""
+    import signal
+
+    import dltb.runs.model as model
+
+    load = model.load_model
+    argv = ["--input", str(clip), "--tail-frames", "12", "--tail-modes", "freeze,black", *SMALL]
+    assert main([*argv, "--output-dir", str(tmp_path / "unbroken")]) == 0
+
+    def interrupting(choice, note):
+        generate, count = load(choice, note), [0]
+
+        def counted(images, index):
+            count[0] += 1
+            if count[0] == 5 + 11:
+                signal.raise_signal(signal.SIGTERM)
+            return generate(images, index)
+
+        return counted
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dltb.runs.video.load_model", interrupting)
+        assert main([*argv, "--output-dir", str(tmp_path / "broken")]) == 143
+    name = "clip_stateful-a0.3_tailsfreeze-black12"
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "broken" / name / "end_state.png")
+    assert main([*argv, "--output-dir", str(tmp_path / "broken"), "--resume"]) == 0
+    assert_same_run(tmp_path / "unbroken" / name, tmp_path / "broken" / name)
+
+
+def test_a_name_that_is_too_long_is_refused_before_anything_loads(tmp_path, picture, capsys):
+    """Catches a model that loads for minutes to learn that no directory can have this name."""
+    clip = sliding_clip(tmp_path / f"{'x' * 240}.png", picture, 2)
+    assert main(["--input", str(clip), "--output-dir", str(tmp_path / "out"), *SMALL]) == 2
+    assert "too long" in capsys.readouterr().err
+    assert main(["--output-dir", str(tmp_path / ("y" * 300)), *SMALL]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_run_directory_that_is_a_link(tmp_path, clip):
+    """Catches --overwrite replacing the link instead of the run it stands for."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").mkdir()
+    link = tmp_path / "out" / "clip_stateful-a0.3"
+    link.symlink_to(tmp_path / "elsewhere")
+    argv = ["--input", str(clip), "--output-dir", str(tmp_path / "out"), "--max-frames", "1", *SMALL]
+    assert main(argv) == 0
+    assert main([*argv, "--overwrite"]) == 0
+    assert link.is_symlink()
+    assert (tmp_path / "elsewhere" / "run.json").exists()
+
+
 def test_a_resume_with_another_file_is_refused(tmp_path, picture, capsys):
     """Catches two clips of one name mixed in one run."""
     argv = ["--input", str(tmp_path / "clip.png"), "--output-dir", str(tmp_path / "out"), *SMALL]

@@ -76,9 +76,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run dltb-distance and return its exit code."""
-    parsed = build_parser().parse_args(argv)
-    options, metric = read_options(DistanceOptions, parsed), read_options(MetricOptions, parsed)
-    return run_tool(lambda: analyze(options, metric, given=parsed.given))
+
+    def work() -> None:
+        parsed = build_parser().parse_args(argv)
+        options, metric = read_options(DistanceOptions, parsed), read_options(MetricOptions, parsed)
+        analyze(options, metric, given=parsed.given)
+
+    return run_tool(work)
 
 
 def analyze(options: DistanceOptions, metric: MetricOptions, given: frozenset[str] = frozenset()) -> None:

@@ -54,8 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run dltb-drift and return its exit code."""
-    options = read_options(DriftOptions, build_parser().parse_args(argv))
-    return run_tool(lambda: analyze(options))
+    return run_tool(lambda: analyze(read_options(DriftOptions, build_parser().parse_args(argv))))
 
 
 def analyze(options: DriftOptions) -> None:

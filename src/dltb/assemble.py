@@ -56,8 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run dltb-assemble and return its exit code."""
-    options = read_options(AssembleOptions, build_parser().parse_args(argv))
-    return run_tool(lambda: assemble(options))
+    return run_tool(lambda: assemble(read_options(AssembleOptions, build_parser().parse_args(argv))))
 
 
 def assemble(options: AssembleOptions) -> None:

@@ -64,8 +64,7 @@ def _with_args(make_conditioning: Callable, args: argparse.Namespace) -> Callabl
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-    args = build_parser().parse_args(argv)
-    return run_tool(lambda: run(args))
+    return run_tool(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

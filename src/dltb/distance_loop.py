@@ -44,9 +44,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-    args = build_parser().parse_args(argv)
 
     def work() -> int:
+        args = build_parser().parse_args(argv)
         from dltb.runs.inputs import find_input
         from dltb.runs.measured import Feedback, run_measured
 

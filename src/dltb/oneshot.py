@@ -29,9 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-    args = build_parser().parse_args(argv)
 
     def work() -> int:
+        args = build_parser().parse_args(argv)
         from dltb.runs.still import run_oneshot
 
         return run_oneshot(

@@ -37,6 +37,8 @@ def test_defaults_are_those_of_the_dataclass():
         (["--mode", "loose"], "invalid choice"),
         (["--strength", "0.5"], "unrecognized arguments: --strength"),
         (["--anchor", "0.5"], "unrecognized arguments: --anchor"),
+        (["--bogus", "a\nb"], "unrecognized arguments: --bogus a b"),
+        (["--prompt", "x\udcff"], "not valid UTF-8"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_exit_2(argv, says, capsys):

@@ -21,7 +21,9 @@ def frame(number: int) -> np.ndarray:
 
 
 def plan(directory, decision=Decision.NEW) -> RunPlan:
-    return RunPlan("test", directory, decision, {"a": 1}, {}, (MAIN, TAIL), save_every=5, fps=Fraction(24000, 1001))
+    return RunPlan(
+        "dltb-test", directory, decision, {"a": 1}, {}, (MAIN, TAIL), save_every=5, fps=Fraction(24000, 1001)
+    )
 
 
 def play(recorder, phase, stop_at=None):
@@ -162,6 +164,39 @@ def test_a_lost_state_is_an_error(tmp_path):
     (run / "partial" / "state_main_pass_0010.png").unlink()
     with pytest.raises(RunError, match="cannot go on"), RunRecorder(plan(run, Decision.RESUME)) as recorder:
         recorder.start(MAIN)
+
+
+@pytest.mark.parametrize("lost", ["partial/processed_stateful/00000001.mp4", "frames/frame_0005.png"])
+def test_a_lost_file_is_an_error_and_not_a_short_video(tmp_path, lost):
+    """Catches a resume that says complete although passes are missing from its results."""
+    run = tmp_path / "run"
+    with pytest.raises(RunError), RunRecorder(plan(run)) as recorder:
+        play(recorder, MAIN, 18)
+    (run / lost).unlink()
+    with pytest.raises(RunError, match="is gone"), RunRecorder(plan(run, Decision.RESUME)) as recorder:
+        recorder.start(MAIN)
+
+
+def test_a_lost_video_of_a_finished_phase_is_an_error(tmp_path):
+    """Catches the same for a phase that is over."""
+    run = tmp_path / "run"
+    with pytest.raises(RunError), RunRecorder(plan(run)) as recorder:
+        play(recorder, MAIN)
+        play(recorder, TAIL, 11)
+    (run / MAIN.video).unlink()
+    with pytest.raises(RunError, match="is gone"), RunRecorder(plan(run, Decision.RESUME)) as recorder:
+        recorder.start(MAIN)
+
+
+def test_a_shortened_log_is_an_error(tmp_path):
+    """Catches a log that is filled up with zero bytes."""
+    run = tmp_path / "run"
+    with pytest.raises(RunError), RunRecorder(plan(run)) as recorder:
+        play(recorder, MAIN, 18)
+    (run / "steps.jsonl").write_text("")
+    with pytest.raises(RunError, match="shorter"), RunRecorder(plan(run, Decision.RESUME)):
+        pass
+    assert (run / "steps.jsonl").read_text() == ""
 
 
 def test_sessions_and_notes_survive_a_resume(tmp_path):

@@ -7,14 +7,15 @@ import os
 import pytest
 
 from dltb import UsageError
-from dltb.output.run_directory import SCHEMA, Decision, check_writable, decide, differences, locked, make_directory
+from dltb.output.run_directory import SCHEMA, Decision, check_writable, decide, differences, fresh_directory, locked
 
 SETTINGS = {"strength": 0.4, "tail_modes": ("freeze",), "device": "cpu"}
 
 
 def run_in(directory, status="running", **changes):
     directory.mkdir(parents=True, exist_ok=True)
-    manifest = {"schema": SCHEMA, "status": status, "settings": SETTINGS, "dltb": "0.1.0", **changes}
+    manifest = {"schema": SCHEMA, "tool": "dltb-iterate", "status": status, "settings": SETTINGS, "dltb": "0.1.0"}
+    manifest |= {"notes": [], "sessions": [], "passes": {}, **changes}
     (directory / "run.json").write_text(json.dumps(manifest))
     return directory
 
@@ -59,6 +60,9 @@ def test_overwrite_replaces_runs_and_nothing_else(tmp_path):
     (tmp_path / "pictures" / "cat.png").write_bytes(b"")
     with pytest.raises(UsageError, match=r"no run\.json"):
         wanted(tmp_path / "pictures", overwrite=True)
+    run_in(tmp_path / "other", tool="webpack")
+    with pytest.raises(UsageError, match=r"no run\.json of dltb"):
+        wanted(tmp_path / "other", overwrite=True)
     with pytest.raises(UsageError, match="exclude each other"):
         wanted(tmp_path / "run", overwrite=True, resume=True)
 
@@ -80,16 +84,43 @@ def test_replacing_leaves_nothing_of_the_old_run(tmp_path):
     """Catches old frames among new ones."""
     old = run_in(tmp_path / "run")
     (old / "frames").mkdir()
-    aside = make_directory(old, Decision.REPLACE)
-    assert list(old.iterdir()) == []
-    assert (aside / "run.json").exists(), "the old run is kept until the new one has its manifest"
+    with fresh_directory(old, Decision.REPLACE):
+        assert list(old.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [old]
+
+
+def test_a_failed_replacement_brings_the_old_run_back(tmp_path):
+    """Catches --overwrite on a full disk: no new run, and the old one gone."""
+    old = run_in(tmp_path / "run")
+    with pytest.raises(OSError, match="full"), fresh_directory(old, Decision.REPLACE):
+        raise OSError("full")
+    assert list(tmp_path.iterdir()) == [old]
+    assert (old / "run.json").exists()
 
 
 def test_a_place_that_cannot_be_written_is_one_line(tmp_path):
     """Catches a traceback for --output-dir in a file's place."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot create"):
-        make_directory(tmp_path / "file" / "run", Decision.NEW)
+    with pytest.raises(UsageError, match="cannot create"), fresh_directory(tmp_path / "file" / "run", Decision.NEW):
+        pass
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": None},
+        {"status": None},
+        {"notes": None},
+        {"sessions": {}},
+        {"passes": []},
+        {"schema": "1"},
+        {"tool": None},
+    ],
+)
+def test_a_damaged_manifest_is_one_line(tmp_path, change):
+    """Catches tracebacks from a run.json that somebody edited."""
+    with pytest.raises(UsageError, match="move the directory away"):
+        wanted(run_in(tmp_path, **change), resume=True)
 
 
 def test_differences_name_settings_that_only_one_side_has():

@@ -49,7 +49,7 @@ class ModelOptions:
         4,
         "length of the denoising schedule; img2img models run about steps x strength of it",
         metavar="N",
-        parse=whole(1),
+        parse=whole(1, at_most=1000),
     )
     guidance_scale: float | None = option(
         None, "classifier-free guidance; the default is the model's own", metavar="F", parse=number(0)

@@ -1,8 +1,11 @@
 """argparse groups made from frozen option dataclasses: a flag's name, type, default and help exist once, in its field."""
 
 import argparse
+import contextlib
 import dataclasses
 import math
+import os
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +43,9 @@ class ToolParser(argparse.ArgumentParser):
 
     def parse_args(self, argv: Sequence[str] | None = None) -> argparse.Namespace:  # type: ignore[override]
         """Parse; ``given`` in the result holds the names of the flags that the user typed."""
+        for text in sys.argv[1:] if argv is None else argv:
+            if not text.isprintable() and any(0xD800 <= ord(letter) < 0xE000 for letter in text):
+                self.error(f"{text!r} is not valid UTF-8")
         parsed = super().parse_args(argv)
         defaults = {action: action.default for action in self._actions}
         try:
@@ -51,8 +57,16 @@ class ToolParser(argparse.ArgumentParser):
                 action.default = default
         return parsed
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; a reader that went away (`| head`) is no error."""
+        with contextlib.suppress(BrokenPipeError):
+            super().print_help(file)
+            sys.stdout.flush()
+            return
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"error: {' '.join(message.split())} (see {self.prog} --help)\n")
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

@@ -91,7 +91,12 @@ def _scan(directory: Path) -> dict[str | None, dict[int, Path]]:
     found: dict[str | None, dict[int, Path]] = {}
     for path in entries:
         if match := _FRAME.fullmatch(path.name):
-            found.setdefault(match["tail"], {})[int(match["number"])] = path
+            frames, number = found.setdefault(match["tail"], {}), int(match["number"])
+            if number in frames:
+                raise UsageError(
+                    f"{frames[number].name} and {path.name} in {directory} have the same number; remove one"
+                )
+            frames[number] = path
     return found
 
 

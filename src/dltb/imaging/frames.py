@@ -132,6 +132,8 @@ def existing_file(path: Path | str) -> Path:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give the path of an image or video file")
+        if not path.is_file() and path.exists():
+            raise UsageError(f"{path} is not a regular file; copy what it gives into a file first")
         if path.stat().st_size == 0:
             raise UsageError(f"{path} is empty (0 bytes)")
         with path.open("rb"):

@@ -107,7 +107,7 @@ def _opened(path: Path) -> Iterator[tuple[av.container.InputContainer, av.VideoS
         # An absolute path: ffmpeg takes what stands before a colon for a protocol.
         container = av.open(str(path.absolute()), metadata_errors="replace")
     except (av.FFmpegError, OSError, ValueError) as error:
-        raise UsageError(_not_a_video(path, str(error).split(":")[0])) from None
+        raise UsageError(_not_a_video(path, getattr(error, "strerror", None) or "unknown kind of file")) from None
     with container:
         if container.format.name in _NOT_VIDEO or container.format.name.endswith("_pipe"):
             raise UsageError(_not_a_video(path, "unknown kind of file"))

@@ -77,6 +77,8 @@ def check_installed() -> None:
 
 def check_weights_folder(spec: ModelSpec, weights: str | Path) -> None:
     """Refuse a ``--weights`` folder that is missing or holds another kind of pipeline than the row's."""
+    if not str(weights):
+        raise UsageError("--weights is empty; give a folder, or leave the flag out")
     index = Path(weights) / "model_index.json"
     if not index.parent.is_dir():
         raise UsageError(f"--weights {weights}: no such folder; a diffusers folder with a model_index.json is needed")

@@ -180,7 +180,9 @@ def explain_load_error(error: BaseException, spec: ModelSpec, weights: str | Pat
             "folder with --weights"
         )
     unreachable = (hub.LocalEntryNotFoundError, hub.OfflineModeIsEnabled, ConnectionError, TimeoutError)
-    if status is None and caused_by(*unreachable):
+    # diffusers' pipelines hide the hub's error behind an OSError that names both of its reasons.
+    hidden = "local_files_only" in str(error) and "Cannot load model" in str(error)
+    if status is None and (hidden or caused_by(*unreachable)):
         return RunError(_not_cached(spec))
     return RunError(f"cannot load {spec.key} from {spec.repo}: {_first_line(error)}")
 

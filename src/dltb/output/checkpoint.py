@@ -68,11 +68,16 @@ def resume_point(folder: Path, checkpoint: Checkpoint) -> ResumePoint:
     Raises:
         RunError: when one is missing or damaged; a run that went on without its state would be another run.
     """
+    frames = {kind: read_frame(_frame_path(folder, checkpoint, kind)) for kind in checkpoint.frames}
+    return ResumePoint(checkpoint.index, finished=checkpoint.finished, **frames)
+
+
+def read_frame(path: Path) -> np.ndarray:
+    """A frame that a resume cannot do without; RunError when it is missing or damaged."""
     try:
-        frames = {kind: read_image(_frame_path(folder, checkpoint, kind)) for kind in checkpoint.frames}
+        return read_image(path)
     except UsageError as error:
         raise RunError(f"the run cannot go on: {error}; start it anew with --overwrite") from None
-    return ResumePoint(checkpoint.index, finished=checkpoint.finished, **frames)
 
 
 def _frame_path(folder: Path, checkpoint: Checkpoint, kind: str) -> Path:

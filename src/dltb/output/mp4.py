@@ -55,11 +55,12 @@ class Mp4Writer:
         self._pad = ((0, height % 2), (0, width % 2), (0, 0))
         self._tick = 1 / Fraction(fps)  # s
         self._container = _open_output(self.path)
-        options = {"crf": str(crf), "preset": preset, "bf": "0", **_EXACT_CODE}
-        self._stream = self._container.add_stream("libx264", rate=1 / self._tick, options=options)
-        even = (width + width % 2, height + height % 2)
-        _set_format(self._stream.codec_context, *even)
-        self._converter = _converter(*even, self._tick)
+        with self._discarding_on_error():
+            options = {"crf": str(crf), "preset": preset, "bf": "0", **_EXACT_CODE}
+            self._stream = self._container.add_stream("libx264", rate=1 / self._tick, options=options)
+            even = (width + width % 2, height + height % 2)
+            _set_format(self._stream.codec_context, *even)
+            self._converter = _converter(*even, self._tick)
 
     def write(self, frame: np.ndarray) -> None:
         """Encode one frame, uint8 RGB [height, width, 3]."""
@@ -101,6 +102,10 @@ class Mp4Writer:
         except OSError as error:
             self.discard()
             raise write_error(self.path, error) from error
+        except av.FFmpegError as error:
+            self.discard()
+            height, width = self._shape[:2]
+            raise RunError(f"cannot encode {self.path} at {width}x{height} px: {error}") from error
         except BaseException:
             self.discard()
             raise

@@ -4,6 +4,7 @@ Everything that happens to a pass happens in one queue, in order, so a checkpoin
 """
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from dltb.imaging.frames import write_png
 from dltb.output import checkpoint as checkpoints
 from dltb.output.checkpoint import Checkpoint, ResumePoint
 from dltb.output.files import write_json
-from dltb.output.run_directory import SCHEMA, Decision, decide, locked, make_directory, read_manifest
-from dltb.output.segments import SegmentedVideo
+from dltb.output.run_directory import SCHEMA, Decision, decide, fresh_directory, locked, read_manifest
+from dltb.output.segments import ANEW, SegmentedVideo
 from dltb.output.write_behind import WriteBehind
 
 
@@ -73,20 +74,27 @@ class RunRecorder:
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.directory))
             self._check_unchanged()
-            replaced = make_directory(self.directory, self.plan.decision)
             self._position = checkpoints.load(self._partial) if self.plan.decision is Decision.RESUME else None
             self.passes = dict(self._position.passes) if self._position else {}
-            self._manifest = self._open_manifest()
-            if replaced is not None:
-                shutil.rmtree(replaced, ignore_errors=True)
+            with fresh_directory(self.directory, self.plan.decision):
+                self._manifest = self._open_manifest()
             for folder in (self._partial, self.directory / "frames"):
                 folder.mkdir(exist_ok=True)
-            self._log = stack.enter_context((self.directory / "steps.jsonl").open("ab"))
-            self._log.truncate(self._position.log_bytes if self._position else 0)
-            self._log.seek(0, os.SEEK_END)
+            self._log = stack.enter_context(self._open_log())
             self._writer = WriteBehind()
             self._stack = stack.pop_all()
         return self
+
+    def _open_log(self) -> BinaryIO:
+        """steps.jsonl, cut back to the checkpoint."""
+        path, wanted = self.directory / "steps.jsonl", self._position.log_bytes if self._position else 0
+        log = path.open("ab")
+        if log.tell() < wanted:
+            log.close()
+            raise RunError(f"the run cannot go on: {path} is shorter than at its checkpoint; {ANEW}")
+        log.truncate(wanted)
+        log.seek(0, os.SEEK_END)
+        return log
 
     def _check_unchanged(self) -> None:
         """Loading takes a while, and another process may have used the directory meanwhile."""
@@ -96,15 +104,39 @@ class RunRecorder:
             raise UsageError(f"{self.directory} was used by another process meanwhile; run the command again")
 
     def start(self, phase: Phase) -> ResumePoint:
-        """Where ``phase`` begins: at its first pass, after its last checkpoint, or nowhere since it is finished."""
+        """Where ``phase`` begins: at its first pass, after its last checkpoint, or nowhere since it is finished.
+
+        Raises:
+            RunError: when files that the passes before left are gone.
+        """
         point = self._resume_point(phase)
-        self.passes[phase.name] = point.start if not point.finished else self.passes[phase.name]
-        if phase.video and not point.finished:
+        self._check_kept(phase, point)
+        if point.finished:
+            return point
+        self.passes[phase.name] = point.start
+        if phase.video:
             folder = self._partial / Path(phase.video).stem
             video = SegmentedVideo(folder, self.directory / phase.video, self.plan.fps)
-            video.drop_after(point.start)
+            video.keep_through(point.start, self._first_passes(point.start))
             self._videos[phase.name] = video
         return point
+
+    def _first_passes(self, index: int) -> set[int]:
+        """First filmed pass of every segment up to a checkpoint after pass ``index``."""
+        filmed = range(self.plan.video_every, index + 1, self.plan.video_every)
+        return {min(group) for _, group in itertools.groupby(filmed, lambda n: (n - 1) // checkpoints.EVERY)}
+
+    def _check_kept(self, phase: Phase, point: ResumePoint) -> None:
+        numbers = range(self.plan.save_every, point.start + 1, self.plan.save_every)
+        wanted = [self._frame_path(phase, number) for number in numbers]
+        if point.finished and phase.video and point.start >= self.plan.video_every:
+            wanted.append(self.directory / phase.video)
+        gone = [path for path in wanted if not path.exists()]
+        if gone:
+            raise RunError(f"the run cannot go on: {gone[0]} is gone ({len(gone)} missing in all); {ANEW}")
+
+    def _frame_path(self, phase: Phase, index: int) -> Path:
+        return self.directory / "frames" / f"{phase.prefix}frame_{index:04d}.png"
 
     def record(
         self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
@@ -115,6 +147,14 @@ class RunRecorder:
     def save_image(self, name: str, frame: np.ndarray) -> None:
         """Write ``name`` in the run directory, behind the passes handed over before."""
         self._writer.submit(write_png, self.directory / name, frame)
+
+    def keep(self, name: str, frame: np.ndarray) -> None:
+        """Keep a frame for a resume, out of the way of users until the run is complete."""
+        self._writer.submit(write_png, self._partial / name, frame)
+
+    def read_kept(self, name: str) -> np.ndarray:
+        """A frame that ``keep`` was given, in this session or one before."""
+        return checkpoints.read_frame(self._partial / name)
 
     def finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
         """Join the phase's video and keep ``state``, from which the next phase starts."""
@@ -143,7 +183,7 @@ class RunRecorder:
         self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
     ) -> None:
         if index % self.plan.save_every == 0:
-            write_png(self.directory / "frames" / f"{phase.prefix}frame_{index:04d}.png", frame)
+            write_png(self._frame_path(phase, index), frame)
         if phase.name in self._videos and index % self.plan.video_every == 0:
             self._videos[phase.name].write(index, frame)
         self._append({"phase": phase.name, "pass": index, **facts})
@@ -185,7 +225,11 @@ class RunRecorder:
 
     def _resume_point(self, phase: Phase) -> ResumePoint:
         order = [p.name for p in self.plan.phases]
-        if self._position is None or order.index(phase.name) > order.index(self._position.phase):
+        if self._position is None:
+            return ResumePoint()
+        if self._position.phase not in order:
+            raise RunError(f"the run cannot go on: its checkpoint names the phase {self._position.phase!r}; {ANEW}")
+        if order.index(phase.name) > order.index(self._position.phase):
             return ResumePoint()
         if phase.name == self._position.phase:
             return checkpoints.resume_point(self._partial, self._position)

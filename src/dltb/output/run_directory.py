@@ -2,6 +2,7 @@
 
 import enum
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -37,7 +38,7 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
     # A start that was killed at once leaves no more than a hidden temporary file.
     if not directory.exists() or all(path.name.startswith(".") for path in directory.iterdir()):
         return Decision.NEW
-    if overwrite and (directory / "run.json").exists():
+    if overwrite and _holds_a_run(directory):
         return Decision.REPLACE
     manifest = read_manifest(directory)
     different = differences(manifest["settings"], settings)
@@ -56,6 +57,14 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
     return Decision.RESUME
 
 
+def _holds_a_run(directory: Path) -> bool:
+    """Whether --overwrite may delete the directory: it holds a run of ours, of any schema."""
+    try:
+        return is_ours(json.loads((directory / "run.json").read_text(encoding="utf-8")))
+    except (ValueError, OSError):
+        return False
+
+
 def read_manifest(directory: Path) -> dict[str, Any]:
     """The directory's run.json.
 
@@ -65,17 +74,33 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     path = directory / "run.json"
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        schema = manifest["schema"]
     except FileNotFoundError:
         raise UsageError(f"{directory} is not empty and holds no run.json; choose another --output-dir") from None
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise UsageError(f"{path} cannot be read ({error}); move the directory away") from None
+    if not is_ours(manifest):
+        raise UsageError(f"{path} is no run.json of dltb, or a damaged one; move the directory away")
+    schema = manifest["schema"]
+    if schema == SCHEMA and not _is_whole(manifest):
+        raise UsageError(f"{path} is damaged; move the directory away")
     if schema != SCHEMA:
         raise UsageError(
             f"{path} has schema {schema}, this dltb writes {SCHEMA}: finish that run with the dltb that started it "
             f"({manifest.get('dltb', 'unknown version')}), or choose another --output-dir"
         )
     return manifest
+
+
+def is_ours(manifest: Any) -> bool:
+    """Whether a run.json was written by one of these tools, whatever its schema."""
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("schema"), int):
+        return False
+    return str(manifest.get("tool", "")).startswith("dltb-")
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    kinds = {"settings": dict, "status": str, "notes": list, "sessions": list, "passes": dict}
+    return all(isinstance(manifest.get(name), kind) for name, kind in kinds.items())
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -89,26 +114,41 @@ def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def make_directory(directory: Path, decision: Decision) -> Path | None:
-    """Create the run directory, empty; under REPLACE the old run moves aside.
-
-    Returns:
-        Where the old run waits until the new one has its run.json, None without one.
+@contextmanager
+def fresh_directory(directory: Path, decision: Decision) -> Iterator[None]:
+    """Create the run directory; under REPLACE the old run waits aside until the block ends well, else it comes back.
 
     Raises:
         UsageError: when the place cannot be written; an old run is where it was.
     """
-    aside = directory.with_name(f".{directory.name}.replaced")
+    aside = _hidden(directory, "replaced")
+    if decision is not Decision.REPLACE:
+        _make(directory)
+        yield
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+    os.replace(directory, aside)
     try:
-        if decision is Decision.REPLACE:
-            shutil.rmtree(aside, ignore_errors=True)
-            os.replace(directory, aside)
+        _make(directory)
+        yield
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.replace(aside, directory)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _make(directory: Path) -> None:
+    try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if aside.exists() and not directory.exists():
-            os.replace(aside, directory)
         raise UsageError(f"cannot create {directory}: {error.strerror}; choose another --output-dir") from None
-    return aside if decision is Decision.REPLACE else None
+
+
+def _hidden(directory: Path, purpose: str) -> Path:
+    """A file or folder of ours beside the run directory; of a length that does not depend on the directory's name."""
+    digest = hashlib.sha256(directory.name.encode(errors="surrogateescape")).hexdigest()[:16]
+    return directory.with_name(f".dltb-{digest}.{purpose}")
 
 
 def check_writable(directory: Path) -> None:
@@ -128,9 +168,13 @@ def locked(directory: Path) -> Iterator[None]:
     Raises:
         UsageError: when another process holds it.
     """
-    path = directory.with_name(f".{directory.name}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    path = _hidden(directory, "lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another --output-dir") from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

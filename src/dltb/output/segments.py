@@ -1,12 +1,20 @@
 """A video written as short segments, so that a kill loses at most the open one; joined without re-encoding."""
 
 import shutil
+from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 
+from dltb import RunError
 from dltb.output.mp4 import Mp4Writer, join_mp4
+
+ANEW = "start it anew with --overwrite"
+
+
+def _segment(folder: Path, first_pass: int) -> Path:
+    return folder / f"{first_pass:08d}.mp4"
 
 
 class SegmentedVideo:
@@ -16,18 +24,25 @@ class SegmentedVideo:
         self.folder, self.out, self.fps = folder, out, fps
         self._writer: Mp4Writer | None = None
 
-    def drop_after(self, index: int) -> None:
-        """Forget segments that begin after pass ``index``, and what a kill left half-written."""
+    def keep_through(self, index: int, expected: Collection[int]) -> None:
+        """Forget what begins after pass ``index`` or was left half-written; ``expected`` are the first passes before.
+
+        Raises:
+            RunError: when a segment that was finished is gone.
+        """
         for path in self.folder.glob("*"):
             if path.suffix != ".mp4" or not path.stem.isdigit() or int(path.stem) > index:
                 path.unlink()
+        missing = set(expected) - {int(path.stem) for path in self.folder.glob("*.mp4")}
+        if missing:
+            raise RunError(f"the run cannot go on: {_segment(self.folder, min(missing))} is gone; {ANEW}")
 
     def write(self, index: int, frame: np.ndarray) -> None:
         """Add the frame of pass ``index``, opening a segment where none is open."""
         if self._writer is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             height, width = frame.shape[:2]
-            self._writer = Mp4Writer(self.folder / f"{index:08d}.mp4", width, height, self.fps)
+            self._writer = Mp4Writer(_segment(self.folder, index), width, height, self.fps)
         self._writer.write(frame)
 
     def close_segment(self) -> None:

@@ -22,6 +22,8 @@ def find_input(text: str) -> Path:
         with contextlib.suppress(OSError):  # a name that is too long for a file's
             if path.exists():
                 return path
+    if "://" in text:
+        raise UsageError(f"--input {text[:200]}: download it first; inputs are files")
     hint = " (the examples come with a checkout of the project)" if example else ""
     raise UsageError(f"--input {text[:200]}: no such file{hint}")
 

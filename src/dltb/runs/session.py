@@ -1,5 +1,6 @@
 """What every run does around its passes: claim the directory, say what will happen, record, stop, say what came of it."""
 
+import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
@@ -8,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dltb import UsageError
 from dltb.args.options import OutputOptions
 from dltb.loop.engine import Combine, Source, StepResult, run_loop
 from dltb.output.checkpoint import ResumePoint
@@ -18,6 +20,7 @@ from dltb.runs.model import ModelChoice, describe_choice
 from dltb.runs.space import check_space
 from dltb.runs.stop import StopSignal
 
+MAX_NAME = 240  # bytes; file systems take 255
 RESUME_HINT = "what is finished is kept; the same command with --resume goes on"
 
 
@@ -40,6 +43,7 @@ def plan_run(
     """
     model_settings, environment = describe_choice(choice)
     settings = {**settings, **model_settings, "save_every": save_every}
+    directory = usable(directory)
     plan = RunPlan(
         tool=tool,
         directory=directory,
@@ -56,6 +60,16 @@ def plan_run(
         size = (choice.settings.width or 0, choice.settings.height or 0)
         print(f"output: {directory}, {check_space(plan, *size)}")
     return plan
+
+
+def usable(directory: Path) -> Path:
+    """The run directory itself, where a link stands for it; a name that no file system takes is refused."""
+    if len(os.fsencode(directory.name)) > MAX_NAME:
+        raise UsageError(f"the run directory's name would be too long: {directory.name[:60]}...; rename the input")
+    try:
+        return directory.resolve() if directory.is_symlink() else directory
+    except OSError as error:
+        raise UsageError(f"cannot use {directory}: {error.strerror}; choose another --output-dir") from None
 
 
 def already_complete(plan: RunPlan) -> bool:
@@ -123,8 +137,8 @@ def report(plan: RunPlan, passes: Mapping[str, int]) -> None:
 def _say_videos(plan: RunPlan) -> None:
     videos = [plan.directory / phase.video for phase in plan.phases if phase.video]
     there = [video for video in videos if video.exists()]
-    for video in there:
-        print(f"video: {video}")
+    for video in videos:
+        print(f"video: {video}" if video in there else f"NOTE: {video} is gone; dltb-assemble makes one of the frames")
     if there:
         opener = "open" if sys.platform == "darwin" else "xdg-open"
         print(f"look at it with any player or browser, e.g. {opener} '{there[0]}'")

@@ -10,7 +10,7 @@ from dltb import UsageError
 from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
 from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
 from dltb.imaging.flow import Flow
-from dltb.imaging.frames import Probe, read_image
+from dltb.imaging.frames import Probe
 from dltb.imaging.video import probe_video, read_video
 from dltb.imaging.warp import warp_error_ratio
 from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
@@ -28,7 +28,7 @@ from dltb.runs.stop import StopSignal
 AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
 FLOW_WORKERS = 2
 END_STATE = "end_state.png"  # what every tail starts from
-LAST_SOURCE = "partial/last_source.png"  # the fresh frame of the tails, for a resume
+LAST_SOURCE = "last_source.png"  # the fresh frame of the tails
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Clip:
 
     @property
     def passes(self) -> int | None:
-        """Expected number of frames; None where neither the file nor the user says."""
-        known = [n for n in (self.probe.frame_count, self.limit) if n is not None]
-        return min(known) if known else None
+        """Expected number of frames; None where the file does not say, however low the limit may be."""
+        count = self.probe.frame_count
+        return count if count is None or self.limit is None else min(count, self.limit)
 
 
 def run_video(
@@ -172,14 +172,16 @@ def _main_loop(
     recorder = session.recorder
     point = recorder.start(phase)
     if point.finished:
-        state, source = (read_image(recorder.directory / name) for name in (END_STATE, LAST_SOURCE))
+        state, source = (recorder.read_kept(name) for name in (END_STATE, LAST_SOURCE))
+        recorder.save_image(END_STATE, state)
         return replace(point, state=state, source=source)
     frames = read_video(clip.path, clip.limit, on_note=session.say)
     sources = from_clip(frames, clip.prepare, clip.limit, point.start, point.source)
     last = session.play(phase, point, prefetch(flow.watch(sources) if flow else sources, AHEAD), conditioning[0])
     end = ResumePoint(last.index, last.frame, last.source.frame) if last else point
     recorder.save_image(END_STATE, end.state)
-    recorder.save_image(LAST_SOURCE, end.source)
+    recorder.keep(END_STATE, end.state)
+    recorder.keep(LAST_SOURCE, end.source)
     recorder.finish(phase, end.state, end.source)
     return end
 
