@@ -1,0 +1,183 @@
+"""Every stage at tiny size: two steps, a checkpoint, a second leg, and folders that diffusers loads."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+import torch
+from diffusers import Flux2KleinPipeline, StableDiffusionImg2ImgPipeline
+from PIL import Image
+from safetensors.torch import load_file
+
+from training import export, klein, linear_start, networks, turbo, vae
+from training.data import dead_leaves, is_held_out
+from training.leg import Leg
+
+SIZE = 48  # the widest blur of an edit needs more than 36 pixels
+PASS_SIZE = 64  # the smallest that the pipelines take
+
+
+def write_data(folder):
+    """Six pictures in the format of the training data, two of them from held-out sources."""
+    names = [f"pack/{number}.jpg" for number in range(200)]
+    sources = [n for n in names if not is_held_out(n)][:4] + [n for n in names if is_held_out(n)][:2]
+    blobs = []
+    for picture in dead_leaves(len(sources), SIZE):
+        stream = io.BytesIO()
+        Image.fromarray((picture * 255).byte().permute(1, 2, 0).numpy()).save(stream, "WEBP")
+        blobs.append(stream.getvalue())
+    offsets = np.cumsum([0, *map(len, blobs)])
+    np.savez(folder / "s.npz", blob=np.frombuffer(b"".join(blobs), np.uint8), off=offsets)
+    with (folder / "index.tsv").open("w", newline="") as lines:
+        table = csv.writer(lines, delimiter="\t")
+        table.writerow(["shard", "pos", "source"])
+        table.writerows(["s", number, source] for number, source in enumerate(sources))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Maps this small gain nothing from a second thread, and wait for it when the cores are busy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def legs(tmp_path_factory):
+    """Both legs of all stages, exported."""
+    folder = tmp_path_factory.mktemp("legs")
+    torch.manual_seed(0)
+    write_data(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        for stage in (klein, turbo):
+            patch.setattr(stage, "CHUNK", 8)
+        first = train_legs(folder)
+    export.main([f"--legs={folder}", f"--out={folder / 'weights'}"])
+    return folder, first
+
+
+def train_legs(folder):
+    """Two legs of each stage; gives the checkpoints of the first."""
+    common = [f"--data={folder}", f"--out={folder}", f"--size={SIZE}", "--steps=2", "--batch=4", "--synthetic=4"]
+    common.append("--minutes=0.01")
+    shared = f"--vae={folder / 'vae.safetensors'}"
+    vae.main(common)
+    klein.main([*common, shared, "--examples=16"])
+    turbo.main([*common, shared, "--examples=16", "--span", "0.5", "1"])
+    first = {stage: load_file(folder / f"{stage}.safetensors") for stage in ("vae", "klein", "turbo")}
+    vae.main([*common, f"--resume={folder / 'vae.safetensors'}", "--freeze-encoder"])
+    klein.main([*common, shared, "--examples=16", f"--resume={folder / 'klein.safetensors'}"])
+    turbo.main([*common, shared, "--examples=16", f"--resume={folder / 'turbo.safetensors'}"])
+    return first
+
+
+@pytest.mark.parametrize("stage", ["klein", "turbo"])
+def test_second_leg_goes_on_from_the_first(legs, stage):
+    """Catches a resume that starts from random weights: two steps must leave most weights nearly where they were."""
+    folder, first = legs
+    second = load_file(folder / f"{stage}.safetensors")
+    changes = [(second[key].float() - first[stage][key].float()).abs().max().item() for key in second]
+    assert 0 < max(changes) < 0.05
+
+
+def test_frozen_encoder_stays(legs):
+    """Catches a decoder leg that moves the latents or their whitening under models trained on them."""
+    folder, first = legs
+    second = load_file(folder / "vae.safetensors")
+    same = {key: torch.equal(second[key], first["vae"][key]) for key in second}
+    assert all(kept for key, kept in same.items() if "encoder" in key or ".quant_conv" in key or "bn." in key)
+    assert not all(kept for key, kept in same.items() if "decoder" in key)
+
+
+def test_klein_folder_loads_and_runs(legs):
+    """Catches an export that diffusers cannot load, and prompts longer than the token limit of the call."""
+    folder, _ = legs
+    pipeline = Flux2KleinPipeline.from_pretrained(folder / "weights" / export.KLEIN, dtype=torch.float32)
+    picture = Image.new("RGB", (PASS_SIZE, PASS_SIZE), "teal")
+    settings = {"max_sequence_length": networks.KLEIN_TOKENS, "text_encoder_out_layers": networks.KLEIN_LAYERS}
+    size = {"height": PASS_SIZE, "width": PASS_SIZE, "num_inference_steps": 4, "guidance_scale": 1.0}
+    answer = pipeline(image=[picture, picture], prompt="pixel art", **settings, **size)
+    assert answer.images[0].size == (PASS_SIZE, PASS_SIZE)
+
+
+def test_turbo_folder_loads_and_shares_the_vae(legs):
+    """Catches a second copy of the VAE in the package, and a schedule that runs no step at strength 0.4."""
+    folder, _ = legs
+    shared = [folder / "weights" / name / export.VAE_TENSORS for name in (export.KLEIN, export.TURBO)]
+    assert shared[0].resolve() == shared[1].resolve()
+    path = folder / "weights" / export.TURBO
+    pipeline = StableDiffusionImg2ImgPipeline.from_pretrained(path, dtype=torch.float32, safety_checker=None)
+    picture, times = Image.new("RGB", (PASS_SIZE, PASS_SIZE), "teal"), []
+
+    def record(pipeline, step, time, values):
+        times.append(int(time))
+        return values
+
+    settings = {"num_inference_steps": 4, "strength": 0.4, "guidance_scale": 0.0, "callback_on_step_end": record}
+    pipeline(image=picture, prompt="", **settings)
+    assert times == [turbo.SCHEDULE[0]]
+
+
+def test_four_steps_are_those_of_the_pipeline(legs):
+    """Catches training on other noise levels than the pipeline runs."""
+    folder, _ = legs
+    pipeline = Flux2KleinPipeline.from_pretrained(folder / "weights" / export.KLEIN, dtype=torch.float32)
+    picture, seen = Image.new("RGB", (PASS_SIZE, PASS_SIZE)), []
+
+    def record(pipeline, step, time, values):
+        seen.append(float(time) / 1000)
+        return values
+
+    settings = {"max_sequence_length": networks.KLEIN_TOKENS, "text_encoder_out_layers": networks.KLEIN_LAYERS}
+    size = {"height": PASS_SIZE, "width": PASS_SIZE, "num_inference_steps": 4, "guidance_scale": 1.0}
+    pipeline(image=picture, prompt="", callback_on_step_end=record, **settings, **size)
+    levels = klein.four_steps((PASS_SIZE // 16) ** 2, torch.device("cpu"))
+    torch.testing.assert_close(torch.tensor(seen), levels[:-1], atol=1e-4, rtol=0)
+
+
+class FewPictures:
+    def sample(self, count):
+        return dead_leaves(count, SIZE, leaves=8)
+
+
+def test_grafted_vae_equals_the_linear_codec(tmp_path):
+    """Catches a slip in the head start: the network must begin as exactly the linear codec that was trained."""
+    torch.manual_seed(0)
+    pictures = FewPictures()
+    network = networks.new_vae()
+    model = linear_start.give_head_start(network, pictures, Leg("test", tmp_path, 1, 3, (0, 1)), 0.1, batch=8)
+    sample = pictures.sample(4) * 2 - 1
+    with torch.no_grad():
+        latents = model.encoder(sample)
+        gap = network.encode(sample).latent_dist.mode() - latents
+        assert gap.std() < 0.02 * latents.std()
+        expected = model.decoder(latents)
+        assert (network.decode(latents).sample - expected).std() < 0.02 * expected.std()
+
+
+def test_encoder_starts_as_the_block_transform():
+    """Catches a wrong order of rows, columns or colours in the space-to-depth start."""
+    torch.manual_seed(0)
+    components = linear_start.block_pca(dead_leaves(8, SIZE) * 2 - 1, linear_start.ENCODER_SIGNALS)
+    model = linear_start.LinearAutoencoder(networks.LATENT_CHANNELS)
+    for layer in model.encoder:
+        torch.nn.init.zeros_(layer.weight)
+    linear_start.start_encoder(model, components)
+    sample = dead_leaves(2, SIZE) * 2 - 1
+    with torch.no_grad():
+        expected = torch.nn.functional.conv2d(sample, components[: networks.LATENT_CHANNELS], stride=8)
+        torch.testing.assert_close(model.encoder(sample), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_compiled_unet_is_used():
+    """Catches a truth test on the compiled network, which raises: the GPU leg died of it, the CPU leg never saw it."""
+    modules, tokenizer = networks.new_turbo()
+    painter = turbo.Painter(modules, tokenizer, None, torch.device("cpu"))
+    noisy, rows = torch.randn(2, networks.LATENT_CHANNELS, 8, 8), torch.tensor([0, 3])
+    times = torch.tensor([249, 499])
+    compiled = torch.compile(modules["unet"], backend="eager", dynamic=False)
+    with torch.no_grad():
+        plain = painter.clean(noisy, times, rows)
+        torch.testing.assert_close(painter.clean(noisy, times, rows, compiled), plain, atol=1e-4, rtol=1e-4)
