@@ -1,6 +1,6 @@
 """Train everything, export it and measure it.
 
-    python -m training --data .data/train256 --out .data/legs --minutes 8
+    python -m training --data untracked/train256 --out untracked/legs --minutes 8
 
 The VAE, then klein and turbo on its latents, `--minutes` each; about 25 minutes of one H200 with the default.
 The stages run as processes of their own, so each starts from the same seed however it is started.

@@ -1,6 +1,6 @@
 """Measure exported weights on held-out pictures, through the pipelines as the tools call them.
 
-    python -m training.evaluate --weights .data/weights --data .data/train256 --out .data/evaluation
+    python -m training.evaluate --weights untracked/weights --data untracked/train256 --out untracked/evaluation
 
 Writes numbers.json, model-card.md and contact sheets. `--images` and `--passes` trade time for certainty: every
 pass of the pipelines takes about a second on two cores.

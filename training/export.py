@@ -1,6 +1,6 @@
 """Write the checkpoints as two diffusers folders in float16.
 
-    python -m training.export --legs .data/legs --out .data/weights
+    python -m training.export --legs untracked/legs --out untracked/weights
 
 The VAE's tensors are written once, into tiny-klein/vae; tiny-turbo/vae gets its config and a link to them.
 """

@@ -1,6 +1,6 @@
 """Train tiny-klein: a reference-image editor in the latents of the shared VAE.
 
-    python -m training.klein --data .data/train256 --vae .data/legs/vae.safetensors --out .data/legs --minutes 8
+    python -m training.klein --data untracked/train256 --vae untracked/legs/vae.safetensors --out untracked/legs --minutes 8
 
 Rectified flow from noise to the edited picture, given one or two references and the instruction. Half of the
 noise levels drawn are those of the four-step schedule that the pipeline runs.

@@ -1,6 +1,6 @@
 """Rebuild the training crops from the packages named in index.tsv.
 
-    python -m training.prepare --out .data/train256
+    python -m training.prepare --out untracked/train256
 
 Downloads the Debian packages with `apt-get download` (no root, a Debian machine) and the wheels with uv, cuts the
 listed number of 256x256 crops from each source file, and writes shards and `index.tsv` in the layout of `training.data`.
@@ -106,7 +106,7 @@ def write(examples, out):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--cache", type=Path, default=Path(".data/packages"), help="where packages are unpacked")
+    parser.add_argument("--cache", type=Path, default=Path("untracked/packages"), help="where packages are unpacked")
     parser.add_argument("--packages", nargs="*", help="only these packages")
     parser.add_argument("--renders", type=Path, help="folder of own renders (PNG)")
     options = parser.parse_args(argv)

@@ -1,6 +1,6 @@
 """Train tiny-turbo: img2img in few steps, one of which runs at strength 0.4.
 
-    python -m training.turbo --data .data/train256 --vae .data/legs/vae.safetensors --out .data/legs --minutes 8
+    python -m training.turbo --data untracked/train256 --vae untracked/legs/vae.safetensors --out untracked/legs --minutes 8
 
 Noise is added to the picture as it is, and the answer is the picture as the prompt wants it (v-prediction, loss on
 the clean latents). A model trained on pairs of the edited picture with itself would see the edit in its input

@@ -1,6 +1,6 @@
 """Train the VAE both models share.
 
-    python -m training.vae --data .data/train256 --out .data/legs --minutes 8
+    python -m training.vae --data untracked/train256 --out untracked/legs --minutes 8
 
 A fresh VAE begins with the linear head start of `linear_start`. Then all of it is trained on L1, squared error,
 gradients and pooled differences, with a faint KL term. Replay: a quarter of each batch is the decoder's own earlier

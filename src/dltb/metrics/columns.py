@@ -10,13 +10,22 @@ from dltb.imaging.atomic import replacing
 LABEL = "frame"
 
 
-def write_columns(path: Path, frames: Sequence[str], columns: Mapping[str, Sequence[float | None]]) -> None:
-    """Write the CSV whole or not at all; None is an empty cell."""
+def write_columns(
+    path: Path, frames: Sequence[str], columns: Mapping[str, Sequence[float | None]], *, label: str = LABEL
+) -> None:
+    """Write the CSV whole or not at all; None is an empty cell, and ``label`` heads the first column."""
     with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow((LABEL, *columns))
+        table.writerow((label, *columns))
         for frame, *values in zip(frames, *columns.values(), strict=True):
-            table.writerow((frame, *("" if value is None else f"{value:.8f}" for value in values)))
+            table.writerow((frame, *map(_cell, values)))
+
+
+def _cell(value: float | None) -> str:
+    """A count as a count, a measure with eight digits, nothing as nothing."""
+    if value is None or isinstance(value, int):
+        return "" if value is None else str(value)
+    return f"{value:.8f}"
 
 
 def read_columns(path: Path) -> tuple[list[str], dict[str, list[float | None]]]:

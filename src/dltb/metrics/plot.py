@@ -70,6 +70,38 @@ def plot_series(
         figure.savefig(temporary, format="png")
 
 
+def plot_plateaus(
+    blends: Sequence[float],
+    columns: Columns,  # v_prev, i_prev, v_ref, i_ref
+    out: Path,
+    title: str,  # of the distance
+) -> None:
+    """Where each stable blend settled: plateau distances above, first settled frame below; a PNG, whole or not at all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * 3 + 0.4), dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(3, sharex=True)
+    panels = (("v_ref",), ("v_prev",), ("i_ref", "i_prev"))
+    labels = (f"{title}\nto the reference", f"{title}\nto the previous frame", "settled at frame")
+    x = np.array(blends)
+    for ax, names, label in zip(axes, panels, labels, strict=True):
+        for name in names:
+            colour = COLOURS[name.endswith("prev")]
+            series = "to the previous frame" if name.endswith("prev") else "to the reference"
+            ax.plot(x, columns[name], color=colour, label=series, linewidth=1, marker="o", markersize=4, clip_on=False)
+        ax.set_ylabel(label, fontsize="small")
+        _finish(ax)
+        if len(names) == 1:
+            ax.get_legend().remove()  # its axis says it
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=8))
+    axes[-1].set_xlabel("anchor blend (stable blends only)")
+    with replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
+
+
 def axis_title(columns: Columns) -> str:
     """What the columns measure, by the metric that their names begin with."""
     metric = next(iter(columns), "").split("_")[0]

@@ -1,0 +1,125 @@
+"""dltb-stability-sweep: what is kept, what is moved, and that a sweep goes on where it stopped."""
+
+import csv
+
+import pytest
+
+from dltb import distance_feedback
+from dltb.stability_sweep import main
+from tests.clips import files, manifest
+
+pytestmark = pytest.mark.usefixtures("shared_models")
+FRAMES = "30"
+SMALL = ["--width", "64", "--height", "64", "--metric", "flip"]
+RANGE = ["--min-blend", "0", "--max-blend", "1", "--step", "0.5", "--frames", FRAMES]
+
+
+def sweep(root, *more):
+    assert main([*SMALL, *RANGE, "--output-dir", str(root), *more]) == 0
+    return root / "stability_s0.4"
+
+
+def table(root):
+    with (root / "stability_sweep.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_stable_legs_are_reduced_and_unstable_ones_moved_whole(tmp_path):
+    """Catches frames that are lost, legs that stay behind, and a table of unstable blends."""
+    root = sweep(tmp_path)
+    rows = table(root)
+    assert list(rows[0]) == ["anchor-blend", "v_prev", "i_prev", "v_ref", "i_ref"]
+    stable = {row["anchor-blend"] for row in rows}
+    assert {path.name.removeprefix("a") for path in (root / "stable").iterdir()} == stable
+    assert "1" in stable, "repeated fresh passes with a fixed seed are the most stable run there is"
+    assert not (root / "running").exists()
+    for row in rows:
+        leg = root / "stable" / f"a{row['anchor-blend']}"
+        opening = {f"frame_{int(row[name]):04d}.png" for name in ("i_prev", "i_ref")}
+        assert files(leg) == {"run.json", *opening}
+        assert manifest(leg)["stability"]["to_ref"]["value"] == pytest.approx(float(row["v_ref"]), abs=1e-8)
+    for leg in (root / "unstable").glob("*"):
+        assert {"distance_metrics.csv", "frames/frame_0001.png", "inputs/frame_0001.png"} <= files(leg)
+    assert (root / "stability_plot.png").stat().st_size > 10_000
+
+
+def test_a_leg_is_the_feedback_run_itself(tmp_path):
+    """Catches a sweep that walks a path of its own."""
+    root = sweep(tmp_path, "--control", "identity", "--min-blend", "0.5", "--max-blend", "0.5")
+    root = root.with_name("stability_s0.4_control-identity")
+    argv = [*SMALL, "--frames", FRAMES, "--anchor-blend", "0.5", "--control", "identity", "--output-dir", str(tmp_path)]
+    assert distance_feedback.main(argv) == 0
+    alone = manifest(tmp_path / "feedback_s0.4_a0.5_control-identity")["settings"]
+    assert manifest(root / "stable" / "a0.5")["settings"] == alone
+
+
+def test_an_interrupted_sweep_goes_on_and_ends_with_the_same_table(tmp_path, monkeypatch, capsys):
+    """Catches legs that are made twice, or a table that depends on the interruption."""
+    import dltb.runs.sweep as module
+
+    expected = table(sweep(tmp_path / "unbroken"))
+    made, judged = [], []
+    play, sort = module.play_passes, module._sort
+
+    def play_two(plan, *rest):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(plan.directory.name)
+        play(plan, *rest)
+
+    monkeypatch.setattr(module, "play_passes", play_two)
+    argv = [*SMALL, *RANGE, "--output-dir", str(tmp_path / "broken")]
+    assert main(argv) == 130
+    assert made == ["a0", "a0.5"]
+    made.clear()
+
+    def sort_one(leg, verdicts):
+        if judged:
+            raise KeyboardInterrupt
+        judged.append(leg.tag)
+        sort(leg, verdicts)
+
+    monkeypatch.setattr(module, "_sort", sort_one)
+    assert main(argv) == 130
+    assert made == ["a1"], "the two legs that were made are not made again"
+    monkeypatch.setattr(module, "_sort", sort)
+    monkeypatch.setattr(module, "load_model", lambda *_: pytest.fail("nothing is left to make"))
+    assert main(argv) == 0
+    assert table(tmp_path / "broken" / "stability_s0.4") == expected
+
+
+def test_one_load_of_each(tmp_path, monkeypatch):
+    """Catches a model that is loaded once per blend."""
+    import dltb.runs.sweep as module
+
+    loads = []
+    for name in ("load_model", "load_chosen"):
+        load = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a, load=load, name=name: (loads.append(name), load(*a))[1])
+    root = sweep(tmp_path)
+    assert loads == ["load_model", "load_chosen"]
+    sweep(tmp_path)
+    assert loads == ["load_model", "load_chosen"], "a sweep that is complete loads nothing"
+    assert len(table(root)) >= 1
+
+
+def test_other_settings_are_refused(tmp_path, capsys):
+    """Catches blends of two prompts in one table."""
+    sweep(tmp_path)
+    assert main([*SMALL, *RANGE, "--output-dir", str(tmp_path), "--prompt", "fog"]) == 2
+    assert "prompt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [(["--min-blend", "0.6", "--max-blend", "0.5"], "is above"), (["--step", "0"], "out of range")],
+)
+def test_an_empty_range(tmp_path, argv, says, capsys):
+    """Catches a sweep over nothing, or without end."""
+    try:
+        code = main([*argv, "--output-dir", str(tmp_path / "out")])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
