@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from dltb.args.metric_options import MetricOptions
 from dltb.imaging.frames import write_png
 from dltb.metrics.dreamsim import TYPES
 from dltb.metrics.table import METRICS
+from tests.plain_script import run_script
 
 PIXEL = ["--metric", "pixel"]
 
@@ -326,16 +326,9 @@ def test_a_light_install_is_told_what_is_missing(tmp_path: Path, capsys, monkeyp
 def test_flip_and_pixel_need_no_torch(tmp_path: Path) -> None:
     """Catches a metric of the light install that imports what is not there, as a plain script."""
     run = make_run(tmp_path, [100, 110])
-    script = Path(__file__).parent.parent / "src" / "dltb" / "analyze_distance.py"
+    missing = ("torch", "dreamsim", "transformers", "matplotlib", "av", "scipy")
     for metric in ("flip", "pixel"):
-        check = (
-            "import runpy, sys\n"
-            "for name in ('torch', 'dreamsim', 'transformers', 'matplotlib', 'av', 'scipy'): sys.modules[name] = None\n"
-            f"sys.path[0] = {str(script.parent)!r}; sys.argv = ['x', {str(run)!r}, '--metric', {metric!r}]\n"
-            f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
-        )
-        done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        run_script("analyze_distance.py", str(run), "--metric", metric, missing=missing)
         assert len(table(run / "distance_metrics.csv", metric)) == 2
 
 

@@ -1,8 +1,6 @@
 """dltb-drift, in process, on folders of real PNG files."""
 
 import csv
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from dltb.analyze_drift import main
 from dltb.imaging.frames import write_png
+from tests.plain_script import run_script
 
 
 def grey(level: int) -> np.ndarray:
@@ -139,13 +138,6 @@ def test_bad_requests_are_one_line(tmp_path: Path, monkeypatch, capsys, argument
 def test_runs_as_a_plain_script_without_torch_or_av(tmp_path: Path) -> None:
     """Catches a shadowed standard-library module, and more imports than numpy and Pillow."""
     run = make_run(tmp_path, [100, 110])
-    script = Path(__file__).parent.parent / "src" / "dltb" / "analyze_drift.py"
-    check = (
-        "import runpy, sys\n"
-        "for name in ('torch', 'diffusers', 'transformers', 'cv2', 'matplotlib', 'av'): sys.modules[name] = None\n"
-        f"sys.path[0] = {str(script.parent)!r}; sys.argv = ['analyze_drift.py', {str(run)!r}]\n"
-        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    missing = ("torch", "diffusers", "transformers", "cv2", "matplotlib", "av")
+    run_script("analyze_drift.py", str(run), missing=missing)
     assert len(table(run)) == 2

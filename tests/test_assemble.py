@@ -1,7 +1,5 @@
 """dltb-assemble, in process, on folders of real PNG files."""
 
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from dltb.assemble import main
 from dltb.imaging.frames import write_png
 from dltb.imaging.video import probe_video, read_video
+from tests.plain_script import run_script
 
 
 def make_run(
@@ -138,13 +137,5 @@ def test_bad_requests_are_one_line(tmp_path: Path, monkeypatch, capsys, argument
 def test_runs_as_a_plain_script_without_torch(tmp_path: Path) -> None:
     """Catches a module of the package that hides one of the standard library's, and a way that leads to torch."""
     run = make_run(tmp_path, [1, 2])
-    script = Path(__file__).parent.parent / "src" / "dltb" / "assemble.py"
-    check = (
-        "import runpy, sys\n"
-        "for name in ('torch', 'diffusers', 'transformers', 'cv2', 'matplotlib'): sys.modules[name] = None\n"
-        f"sys.path[0] = {str(script.parent)!r}; sys.argv = ['assemble.py', {str(run)!r}]\n"
-        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_script("assemble.py", str(run), missing=("torch", "diffusers", "transformers", "cv2", "matplotlib"))
     assert shown(run / "assembled.mp4") == [1, 2]

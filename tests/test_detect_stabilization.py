@@ -1,7 +1,6 @@
 """dltb-stabilization, in process, on CSV files as the other tools write them and as they come."""
 
 import csv
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from dltb.detect_stabilization import main
+from tests.plain_script import run_script
 
 RNG = np.random.default_rng(0)
 SETTLED = 0.5 - 0.4 * np.exp(-np.arange(120) / 4) + 0.01 * RNG.standard_normal(120)
@@ -191,13 +191,6 @@ def test_a_report_that_cannot_be_written_keeps_the_older_one(tmp_path: Path, mon
 def test_runs_as_a_plain_script_with_numpy_alone(tmp_path: Path) -> None:
     """Catches a shadowed standard-library module, and more imports than numpy."""
     table = write(tmp_path / "m.csv", ("a",), SETTLED)
-    script = Path(__file__).parent.parent / "src" / "dltb" / "detect_stabilization.py"
-    heavy = ("torch", "diffusers", "transformers", "cv2", "matplotlib", "av", "PIL", "scipy")
-    check = (
-        f"import runpy, sys\nfor name in {heavy}: sys.modules[name] = None\n"
-        f"sys.path[0] = {str(script.parent)!r}; sys.argv = ['detect_stabilization.py', {str(table)!r}]\n"
-        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
-    )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    missing = ("torch", "diffusers", "transformers", "cv2", "matplotlib", "av", "PIL", "scipy")
+    run_script("detect_stabilization.py", str(table), missing=missing)
     assert report(tmp_path)["a"]["verdict"] == "stable"
