@@ -177,6 +177,14 @@ def test_interrupt_finishes_the_pass_and_resume_is_exact(tmp_path, clip, monkeyp
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_options_without_effect_make_no_other_run(tmp_path, clip, capsys):
+    """Catches a good run that is refused, or replaced, for a flag that changes nothing."""
+    argv = ["--input", str(clip), "--output-dir", str(tmp_path), *SMALL]
+    assert main(argv) == 0
+    assert main([*argv, "--tail-modes", "free"]) == 0
+    assert "complete already" in capsys.readouterr().out
+
+
 def test_a_conditioning_of_ones_own_is_a_setting(tmp_path, clip, capsys):
     """Catches "complete already" for a run that another conditioning made."""
 

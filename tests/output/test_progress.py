@@ -20,6 +20,7 @@ def test_plain_lines_when_piped(monkeypatch, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("main: 11/30 passes,")
     assert lines[-1].startswith("main: 12/30 passes,")
+    assert len(lines) == 2, "the last one once"
     assert all("left" in line and "passes/s" in line for line in lines)
 
 

@@ -22,7 +22,7 @@ class Progress:
         self._bar = tqdm(
             desc=label, total=total, initial=done, unit=f" {unit}", disable=self._plain, dynamic_ncols=True
         )
-        self._done = self._initial = done
+        self._done = self._said = done
         self._started = self._shown = time.monotonic()
 
     def step(self) -> None:
@@ -33,7 +33,7 @@ class Progress:
             self._line()
 
     def _line(self) -> None:
-        self._shown = time.monotonic()
+        self._shown, self._said = time.monotonic(), self._done
         elapsed = self._shown - self._started
         line = tqdm.format_meter(self._done, elapsed=elapsed, bar_format=PLAIN_FORMAT, **self._meter)
         print(line, file=sys.stderr, flush=True)
@@ -43,7 +43,7 @@ class Progress:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bar.close()
-        if self._plain and self._done > self._initial:
+        if self._plain and self._done > self._said:
             self._line()
 
 

@@ -29,7 +29,7 @@ from dltb.output.run_directory import Decision
 from dltb.runs.inputs import describe_input
 from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, load_chosen
 from dltb.runs.model import ModelChoice, choose_model, load_model
-from dltb.runs.session import RESUME_HINT, Session, plan_run, report
+from dltb.runs.session import Session, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 
 TABLE, PLOT = "distance_metrics.csv", "distance_plot.png"
@@ -113,7 +113,7 @@ def play_passes(
 ) -> None:
     """Run what is missing on a model that is loaded."""
     original = prepare_frame(read_image(feedback.image), choice.settings.width, choice.settings.height)
-    with StopSignal(RESUME_HINT) as stop, RunRecorder(plan) as recorder:
+    with StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:
             session.say(text)

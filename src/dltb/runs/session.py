@@ -21,7 +21,6 @@ from dltb.runs.space import check_space
 from dltb.runs.stop import StopSignal
 
 MAX_NAME = 240  # bytes; file systems take 255
-RESUME_HINT = "what is finished is kept; the same command with --resume goes on"
 
 
 def plan_run(
@@ -127,10 +126,16 @@ def step_facts(step: StepResult) -> dict[str, Any]:
     return facts | {name: round(value, 5) for name, value in step.inputs.facts.items()}
 
 
+def resume_hint(plan: RunPlan) -> str:
+    """What a user does after an interruption, and where there is something to look at."""
+    return f"what is finished is kept in {plan.directory}; the same command with --resume goes on"
+
+
 def report(plan: RunPlan, passes: Mapping[str, int]) -> None:
     """The last lines of a tool: where the results are and how to look at them."""
     print(f"done: {', '.join(f'{name} {count}' for name, count in passes.items())} passes in {plan.directory}")
-    print(f"frames: {plan.directory / 'frames'}")
+    frames = plan.directory / "frames"
+    print(f"frame: {frames / 'frame_0001.png'}" if sum(passes.values()) == 1 else f"frames: {frames}")
     _say_videos(plan)
 
 

@@ -16,7 +16,7 @@ from dltb.output.naming import control_tag, output_root
 from dltb.output.recorder import Phase, RunRecorder
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.model import choose_model, load_model
-from dltb.runs.session import RESUME_HINT, Session, already_complete, plan_run, report
+from dltb.runs.session import Session, already_complete, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 
 
@@ -87,7 +87,7 @@ def _run(still: Still, input_text: str, model: ModelOptions, output: OutputOptio
     notes = list(probe.notes)
     original = prepare_frame(read_image(image_path), choice.settings.width, choice.settings.height)
     generate = load_model(choice, notes.append)
-    with StopSignal(RESUME_HINT) as stop, RunRecorder(plan) as recorder:
+    with StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:
             session.say(text)

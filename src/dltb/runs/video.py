@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dltb import UsageError
 from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
@@ -22,7 +23,7 @@ from dltb.output.naming import control_tag, output_root, tails_tag, video_tag
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.model import ModelChoice, choose_model, load_model
-from dltb.runs.session import RESUME_HINT, Session, already_complete, plan_run, report
+from dltb.runs.session import Session, already_complete, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 
 AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
@@ -75,7 +76,7 @@ def run_video(
         choice=choice,
         options=output,
         phases=_phases(video, clip),
-        settings={**asdict(video), "make_conditioning": _name(factory), **describe_input(path)},
+        settings={**_effective(video), "make_conditioning": _name(factory), **describe_input(path)},
         save_every=video.save_every,
         fps=probe.fps,
     )
@@ -88,6 +89,17 @@ def run_video(
 def _check(video: VideoOptions) -> None:
     if video.reproject_mask and not video.reproject:
         raise UsageError("--reproject-mask corrects the warp that --no-reproject leaves out; give one of the two")
+
+
+def _effective(video: VideoOptions) -> dict[str, Any]:
+    """The options that reach the run; what changes nothing as they stand together is no difference between two runs."""
+    inert = set()
+    if not video.tail_frames:
+        inert.add("tail_modes")
+    if video.mode == "anchored":
+        inert |= {"reproject", "reproject_mask"}
+    inert.add("anchor_blend" if video.conditioning == "dual-ref" else "ref_order")
+    return {name: None if name in inert else value for name, value in asdict(video).items()}
 
 
 def _tag(video: VideoOptions) -> str:
@@ -130,7 +142,7 @@ def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions,
     generate = load_model(choice, notes.append)
     flow = FlowAhead(partial(_checked_flow, backward=video.reproject_mask), FLOW_WORKERS, keep=AHEAD + 4)
     conditioning = factory(video, flow, make_reprojector(mask_disocclusions=video.reproject_mask))
-    with closing(flow), StopSignal(RESUME_HINT) as stop, RunRecorder(plan) as recorder:
+    with closing(flow), StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:
             session.say(text)

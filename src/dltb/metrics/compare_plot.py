@@ -1,0 +1,178 @@
+"""The figure of a comparison: zones as bars with their intervals, decorrelation and tails as curves.
+
+matplotlib without a display, and without its global state.
+"""
+
+import itertools
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dltb.metrics.bootstrap import Interval
+from dltb.metrics.compare import DETAIL, MAD, SATURATION, SOURCE, Curve, Curves, Key, Row
+from dltb.metrics.zones import INSIDE, OUTSIDE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MADE_BY = {"Software": "dltb-compare"}  # a PNG text chunk by which the tool knows its figure
+WIDTH, ROW_HEIGHT, LINE_HEIGHT = 7.6, 2.7, 0.17  # inches
+DOTS_PER_INCH = 200
+# Okabe and Ito's, told apart by colour-blind readers too; above seven runs they come again.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+SOURCE_COLOUR = "0.65"
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)))
+ALL_PAIRS_UP_TO = 3  # runs; above, the figure shows the pairs with the first run, and the table of curves all
+BAR: Mapping[str, Any] = {"linewidth": 0, "error_kw": {"linewidth": 1, "capsize": 2, "ecolor": "0.2"}}
+ZONE_PANELS = (
+    (MAD, "MAD to the source (levels)"),
+    (DETAIL, "detail, mean |Laplacian| (levels)"),
+    (SATURATION, "saturation, HSV S (0-255)"),
+)
+# name, how many tails a curve is about, label
+TAIL_PANELS = (("tails", 2, "MAD between tails (levels)"), ("luma", 1, "mean luma of a tail (levels)"))
+LONGEST_NAME = 100  # letters; the start of a longer path is left out
+
+
+def plot_comparison(
+    rows: Sequence[Row],
+    curves: Curves,
+    runs: Sequence[str],
+    out: Path,
+    *,
+    confidence: float,  # of the rows' intervals
+) -> None:
+    """Write the figure as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    found = {row.key: row.interval for row in rows}
+    height = 2 * ROW_HEIGHT + LINE_HEIGHT * (len(runs) + 3)
+    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplot_mosaic([[metric for metric, _ in ZONE_PANELS], lower_row(curves)])
+    for metric, label in ZONE_PANELS:
+        draw_zones(panels[metric], found, runs, metric)
+        panels[metric].set_ylabel(label)
+    draw_pairs(panels["pairs"], curves, runs)
+    for name, tails, label in TAIL_PANELS:
+        if name in panels:
+            draw_tails(panels[name], curves, runs, tails)
+            panels[name].set_ylabel(label)
+    for axes in panels.values():
+        finish(axes)
+    add_names(figure, runs, f"bars: mean over the frames, with its {100 * confidence:g} % interval")
+    figure.savefig(out, format="png", metadata=MADE_BY)
+
+
+def letters_of(runs: Sequence[str]) -> dict[str, str]:
+    """A, B, ..., Z, A2, ...: short names for a figure and a table."""
+    alphabet = string.ascii_uppercase
+    return {
+        run: alphabet[i % len(alphabet)] + (str(i // len(alphabet) + 1) if i >= len(alphabet) else "")
+        for i, run in enumerate(runs)
+    }
+
+
+def lower_row(curves: Curves) -> list[str]:
+    """The panels of the curves that there are; the pairs' is as wide as the others leave room."""
+    kinds = {len(curve.tails) for curve in curves}
+    names = [name for name, tails, _ in TAIL_PANELS if tails in kinds]
+    return ["pairs"] * (3 - len(names)) + names
+
+
+def draw_zones(axes: "Axes", found: Mapping[Key, Interval], runs: Sequence[str], metric: str) -> None:
+    """One group of bars a zone; the source is a bar where it has a value of its own."""
+    names = [name for name in (SOURCE, *runs) if any(Key(name, zone, metric) in found for zone in (INSIDE, OUTSIDE))]
+    for place, zone in enumerate((INSIDE, OUTSIDE)):
+        for i, name in enumerate(names):
+            interval = found.get(Key(name, zone, metric))
+            if interval is not None:
+                x = place + (i + 0.5 - len(names) / 2) * 0.8 / len(names)
+                axes.bar(x, interval.mean, 0.74 / len(names), color=_colour(name, runs), yerr=_error(interval), **BAR)
+    axes.set_xticks((0, 1), ("inside zones", "outside"))
+    axes.set_ylim(bottom=0)
+
+
+def _error(interval: Interval) -> list[list[float]] | None:
+    if interval.low is None or interval.high is None:
+        return None
+    return [[max(interval.mean - interval.low, 0)], [max(interval.high - interval.mean, 0)]]
+
+
+def _colour(name: str, runs: Sequence[str]) -> str:
+    return SOURCE_COLOUR if name == SOURCE else COLOURS[list(runs).index(name) % len(COLOURS)]
+
+
+def draw_pairs(axes: "Axes", curves: Curves, runs: Sequence[str]) -> None:
+    """How far frames of equal number are apart."""
+    letters = letters_of(runs)
+    pairs = list(itertools.combinations(runs, 2))
+    if len(runs) > ALL_PAIRS_UP_TO:
+        pairs = [(runs[0], other) for other in runs[1:]]
+    for i, (a, b) in enumerate(pairs):
+        # With every pair drawn, a pair has no colour of a run to go by.
+        colour = _colour(b, runs) if a == runs[0] else "0.25"
+        _line(axes, curves[Curve((a, b))], colour, DASHES[i % len(DASHES)], f"{letters[a]}, {letters[b]}")
+    axes.set(xlabel="frame", ylabel="MAD between runs (levels)")
+    axes.set_ylim(bottom=0)
+    _legend(axes, columns=8 if lower_row(curves).count("pairs") == 3 else 2)
+
+
+def draw_tails(axes: "Axes", curves: Curves, runs: Sequence[str], tails: int) -> None:
+    """The curves about so many tails: the run by colour, its tails by dashes."""
+    drawn = [curve for curve in curves if len(curve.tails) == tails]
+    kinds = list(dict.fromkeys(curve.tails for curve in drawn))
+    for curve in drawn:
+        _line(axes, curves[curve], _colour(curve.runs[0], runs), DASHES[kinds.index(curve.tails) % len(DASHES)])
+    for dash, kind in zip(itertools.cycle(DASHES), kinds, strict=False):
+        axes.plot([], [], color="0.25", linewidth=1.2, linestyle=dash, label=", ".join(kind))
+    axes.set_xlabel("pass of the tail")
+    if tails > 1:
+        axes.set_ylim(bottom=0)
+    _legend(axes)
+
+
+def _line(axes: "Axes", values: Mapping[int, float], colour: str, dash: object, label: str | None = None) -> None:
+    marker = "o" if len(values) == 1 else None
+    axes.plot(
+        list(values), list(values.values()), color=colour, linestyle=dash, linewidth=1.2, marker=marker, label=label
+    )
+
+
+def _legend(axes: "Axes", columns: int = 2) -> None:
+    # Above the panel: inside it, there is no corner that a curve may not reach.
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, frameon=False, fontsize="x-small", borderaxespad=0.1
+    )
+
+
+def finish(axes: "Axes") -> None:
+    """What all panels share."""
+    from matplotlib.ticker import MaxNLocator
+
+    if axes.get_xlabel():
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 5, 10]))
+    axes.xaxis.label.set_size("small")
+    axes.yaxis.label.set_size("small")
+    axes.tick_params(labelsize="small")
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def add_names(figure: "Figure", runs: Sequence[str], caption: str) -> None:
+    """The legend of colours, with the whole names."""
+    from matplotlib.patches import Patch
+
+    names = {run: run if len(run) <= LONGEST_NAME else f"...{run[3 - LONGEST_NAME :]}" for run in runs}
+    patches = [Patch(color=SOURCE_COLOUR, label="source")]
+    patches += [
+        Patch(color=_colour(run, runs), label=f"{letter}: {names[run]}") for run, letter in letters_of(runs).items()
+    ]
+    patches.append(Patch(color="none", label=caption))
+    legend = figure.legend(handles=patches, loc="outside upper left", frameon=False, fontsize="small")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
