@@ -17,6 +17,7 @@ from dltb.metrics.table import METRICS
 from tests.plain_script import run_script
 
 PIXEL = ["--metric", "pixel"]
+LOOK = ["lab_l", "lab_a", "lab_b", "saturation", "clipped", "detail"]
 
 
 def grey(level: int) -> np.ndarray:
@@ -38,9 +39,14 @@ def make_run(root: Path, frames: Sequence[int | np.ndarray], reference: int | np
 def table(path: Path, metric: str = "pixel") -> list[tuple[str, float, float | None]]:
     with path.open(newline="") as file:
         rows = csv.DictReader(file)
-        assert rows.fieldnames == ["frame", f"{metric}_to_ref", f"{metric}_to_prev"]
-        names = rows.fieldnames[1:]
+        assert rows.fieldnames == ["frame", f"{metric}_to_ref", f"{metric}_to_prev", f"{metric}_to_lag", *LOOK]
+        names = rows.fieldnames[1:3]
         return [(r["frame"], *(float(r[name]) if r[name] else None for name in names)) for r in rows]
+
+
+def column(path: Path, name: str) -> list[float | None]:
+    with path.open(newline="") as file:
+        return [float(row[name]) if row[name] else None for row in csv.DictReader(file)]
 
 
 @pytest.fixture
@@ -271,6 +277,7 @@ def _foreign_report(root: Path) -> list[str]:
         (lambda root: ["--every", "0"], "0"),
         (lambda root: ["--batch-size", "0"], "0"),
         (lambda root: ["--retries", "-1"], "-1"),
+        (lambda root: ["--lag", "-1"], "-1"),
         (lambda root: ["--converged-below", "nan"], "nan"),
     ],
 )
@@ -330,6 +337,130 @@ def test_flip_and_pixel_need_no_torch(tmp_path: Path) -> None:
     for metric in ("flip", "pixel"):
         run_script("analyze_distance.py", str(run), "--metric", metric, missing=missing)
         assert len(table(run / "distance_metrics.csv", metric)) == 2
+
+
+@pytest.mark.parametrize(
+    ("lag", "expected"), [("1", [None, 10, 6, 11]), ("3", [None, None, None, 15]), ("9", [None] * 4), ("0", [])]
+)
+def test_lags_by_hand(tmp_path: Path, lag: str, expected: list[float | None]) -> None:
+    """Catches a lag off by one, a first cell that is not empty, and a column that cannot be left out."""
+    run = make_run(tmp_path, [100, 110, 104, 115])
+    assert main([str(run), *PIXEL, "--lag", lag]) == 0
+    header = (run / "distance_metrics.csv").read_text().splitlines()[0].split(",")
+    added = ["pixel_to_lag"] if expected else []
+    assert header == ["frame", "pixel_to_ref", "pixel_to_prev", *added, *LOOK]
+    for name in added:
+        assert column(run / "distance_metrics.csv", name) == expected
+
+
+def test_colour_and_detail_of_every_frame(tmp_path: Path, picture: np.ndarray) -> None:
+    """Catches columns in another order than their names, and rows shifted against the frames."""
+    from dltb.metrics.dynamics import look
+
+    frames = [picture, 255 - picture, np.roll(picture, 3, axis=2)]
+    run = make_run(tmp_path, frames, picture)
+    assert main([str(run), *PIXEL, "--batch-size", "2"]) == 0
+    for name in LOOK:
+        expected = [getattr(look(frame), name) for frame in frames]
+        assert column(run / "distance_metrics.csv", name) == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize(("levels", "period"), [([60, 200, 90] * 8, 3), ([60] * 24, None), (range(60, 84), None)])
+def test_a_cycle_is_said_and_reported(tmp_path: Path, capsys, levels: Sequence[int], period: int | None) -> None:
+    """Catches a cycle that only the library knows, and a resting or a drifting run that is called one."""
+    report = tmp_path / "r.json"
+    assert main([str(make_run(tmp_path, levels)), *PIXEL, "--json", str(report)]) == 0
+    found, out = json.loads(report.read_text()), capsys.readouterr().out
+    assert (found["cycle"] and found["cycle"]["period"]) == period
+    assert ("CYCLE of period 3" in out) == (period == 3)
+    assert (found["growth"], found["lag"]) == (None, 2)
+
+
+def test_against_another_run(tmp_path: Path, capsys) -> None:
+    """Catches rows paired by position instead of number, a stride that pairs others, and a rate that stays unsaid."""
+    run = make_run(tmp_path / "a", [100 + n % 2 for n in range(24)], 90)
+    other = make_run(tmp_path / "b", [])
+    grown = [min(100, round(1.5**n)) for n in range(24)]
+    for number in (*range(2, 20), 30):
+        level = 100 + (number - 1) % 2 + (grown[number - 1] if number < 25 else 0)
+        write_png(other / "frames" / f"frame_{number:04d}.png", grey(level))
+    report = tmp_path / "r.json"
+    assert main([str(run), *PIXEL, "--against", str(other), "--json", str(report)]) == 0
+    header = (run / "distance_metrics.csv").read_text().splitlines()[0].split(",")
+    assert header == ["frame", "pixel_to_ref", "pixel_to_prev", "pixel_to_lag", "pixel_to_other", *LOOK]
+    assert column(run / "distance_metrics.csv", "pixel_to_other") == [None, *grown[1:19], *[None] * 5]
+    found = json.loads(report.read_text())
+    assert found["growth"]["rate"] == pytest.approx(np.log(1.5), rel=0.1)
+    assert found["against"] == str((other / "frames").resolve())
+    assert "pixel_to_other over 18 common frames: growth rate +0.38" in capsys.readouterr().out
+    assert sorted(path.name for path in other.iterdir()) == ["frames"]
+    assert main([str(run), *PIXEL, "--against", str(other / "frames"), "--every", "3"]) == 0
+    assert column(run / "distance_metrics.csv", "pixel_to_other")[:4] == [None, *grown[3:10:3]]
+    assert "no growth rate: " in capsys.readouterr().out
+    assert main([str(run), *PIXEL, "--against", str(run)]) == 0
+    assert "no growth rate: the two runs are the same in every common frame" in capsys.readouterr().out
+
+
+def test_the_rate_is_per_pass(tmp_path: Path, capsys) -> None:
+    """Catches a rate per saved frame."""
+    runs = [make_run(tmp_path / name, []) for name in "ab"]
+    for row in range(12):
+        for run, level in zip(runs, (0, min(100, 2**row)), strict=True):
+            write_png(run / "frames" / f"frame_{10 * row + 10:04d}.png", grey(level))
+    assert main([str(runs[0]), *PIXEL, "--against", str(runs[1])]) == 0
+    assert "growth rate +0.0693 per pass (frames 10 to 50" in capsys.readouterr().out
+
+
+def _larger(root: Path) -> Path:
+    return make_run(root / "o", [np.zeros((16, 32, 3), np.uint8)] * 2)
+
+
+def _later(root: Path) -> Path:
+    run = make_run(root / "o", [])
+    write_png(run / "frames" / "frame_0007.png", grey(0))
+    return run
+
+
+def _only_tails(root: Path) -> Path:
+    run = make_run(root / "o", [])
+    write_png(run / "frames" / "free frame_0001.png", grey(0))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (_larger, "its frames are 32x16 px, those of this run 24x16 px"),
+        (_later, "no frame number in common, 7 to 7 there and 1 to 2 here"),
+        (_only_tails, "no frame number in common, no main loop there"),
+        (lambda root: root / "gone", "gone does not exist"),
+        (lambda root: "", "--against is empty"),
+    ],
+)
+def test_runs_that_cannot_be_compared(tmp_path: Path, capsys, other: Callable[[Path], Path], message: str) -> None:
+    """Catches a broadcast between sizes, an empty column, and a table written before the check."""
+    run = make_run(tmp_path, [100, 110])
+    assert main([str(run), *PIXEL, "--against", str(other(tmp_path))]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert [path.name for path in run.iterdir()] == ["frames"]
+
+
+def test_stabilization_reads_the_added_columns(tmp_path: Path, capsys) -> None:
+    """Catches empty first cells, or a column of zeros, that make a series of the table invalid."""
+    from dltb import detect_stabilization
+
+    rng = np.random.default_rng(0)
+    base = rng.integers(60, 180, (16, 24, 3))
+    frames = [np.clip(base + 60 * 0.7**n + rng.normal(0, 1, base.shape), 1, 254).astype(np.uint8) for n in range(60)]
+    run = make_run(tmp_path, frames)
+    assert main([str(run), *PIXEL, "--lag", "4"]) == 0
+    assert detect_stabilization.main([str(run / "distance_metrics.csv")]) == 0
+    with (run / "stabilization_report.csv").open(newline="") as file:
+        verdicts = {row["series"]: row["verdict"] for row in csv.DictReader(file)}
+    assert list(verdicts) == ["pixel_to_ref", "pixel_to_prev", "pixel_to_lag", *LOOK]
+    assert set(verdicts.values()) == {"stable"}
 
 
 def test_the_help_names_every_metric_and_type() -> None:

@@ -5,13 +5,15 @@ import csv
 import numpy as np
 import pytest
 
-from dltb import distance_feedback, distance_loop, iterate
+from dltb import analyze_distance, distance_feedback, distance_loop, iterate
 from dltb.imaging.frames import read_image
+from dltb.imaging.passes import Pass
 from dltb.loop.conditioning import blend_frames
 from tests.clips import files, manifest
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 SMALL = ["--width", "64", "--height", "64", "--metric", "flip"]
+ADDED = ["flip_to_lag", "lab_l", "lab_a", "lab_b", "saturation", "clipped", "detail"]
 
 
 def rows_of(run):
@@ -39,9 +41,9 @@ def test_files_and_columns_of_the_loop(tmp_path):
     run = tmp_path / "distance_s0.4"
     frames = {f"frames/frame_{n:04d}.png" for n in (1, 2, 3)}
     others = {"frame_0000_original.png", "distance_metrics.csv", "distance_plot.png", "run.json", "steps.jsonl"}
-    assert files(run) == frames | others
+    assert files(run) == frames | others | {"dynamics_plot.png"}
     rows = rows_of(run)
-    assert list(rows[0]) == ["frame", "flip_to_ref", "flip_to_prev"]
+    assert list(rows[0]) == ["frame", "flip_to_ref", "flip_to_prev", *ADDED]
     assert [row["frame"] for row in rows] == ["frame_0001", "frame_0002", "frame_0003"]
     assert rows[0]["flip_to_prev"] == ""
     assert float(rows[2]["flip_to_prev"]) > 0
@@ -51,7 +53,7 @@ def test_files_and_columns_of_the_feedback(tmp_path):
     """Catches inputs that are not the model's inputs."""
     run = feedback(tmp_path, 0.3)
     assert {f"inputs/frame_{n:04d}.png" for n in (1, 2, 3, 4)} <= files(run)
-    assert list(rows_of(run)[0]) == ["frame", "flip_to_ref", "flip_to_prev", "flip_input_to_ref"]
+    assert list(rows_of(run)[0]) == ["frame", "flip_to_ref", "flip_to_prev", "flip_input_to_ref", *ADDED]
     original, outputs, inputs = read_image(run / "frame_0000_original.png"), frames_of(run), frames_of(run, "inputs")
     expected = [original, *(blend_frames(output, original, 0.3) for output in outputs[:3])]
     assert same(inputs, expected)
@@ -67,6 +69,32 @@ def test_no_anchor_equals_the_loop_and_the_free_run(tmp_path):
     assert same(frames_of(run), frames_of(tmp_path / "test_512_free-running"))
     shared = [{k: v for k, v in row.items() if "input" not in k} for row in rows_of(run)]
     assert shared == rows_of(tmp_path / "distance_s0.4")
+
+
+def test_dltb_distance_says_the_same(tmp_path):
+    """Catches two tools that measure one run differently."""
+    assert distance_loop.main([*SMALL, "--iterations", "5", "--lag", "3", "--output-dir", str(tmp_path)]) == 0
+    run, other = tmp_path / "distance_s0.4", tmp_path / "other.csv"
+    argv = [str(run), "--metric", "flip", "--lag", "3", "--batch-size", "2", "--out", str(other)]
+    assert analyze_distance.main(argv) == 0
+    assert other.read_text() == (run / "distance_metrics.csv").read_text()
+
+
+def test_the_end_of_the_run_is_in_the_manifest(tmp_path, monkeypatch, capsys):
+    """Catches a cycle that is found and not kept, and one in a run that rests."""
+    import dltb.runs.measured as measured
+
+    run = feedback(tmp_path, 1.0, "--frames", "20")
+    assert manifest(run)["cycle"] is None
+
+    def negative(images, index):
+        return Pass(255 - images[0], seconds=0.0, seed=0, steps_run=1, sigma_start=0.0)
+
+    monkeypatch.setattr(measured, "load_model", lambda *_: negative)
+    free = feedback(tmp_path, 0.0, "--frames", "20")
+    assert manifest(free)["cycle"]["period"] == 2
+    assert manifest(free)["status"] == "complete"
+    assert "CYCLE of period 2" in capsys.readouterr().out
 
 
 def test_full_anchor_repeats_fresh_passes(tmp_path):
@@ -110,6 +138,17 @@ def test_a_table_that_is_missing_is_made_and_nothing_else(tmp_path, monkeypatch,
     monkeypatch.setattr("dltb.runs.measured.load_model", lambda *_: pytest.fail("all passes are made"))
     feedback(tmp_path, 0.3)
     assert rows_of(run) == before
+    (run / "dynamics_plot.png").unlink()
+    feedback(tmp_path, 0.3)
+    assert (run / "dynamics_plot.png").stat().st_size > 10_000
+
+
+def test_what_was_measured_is_said(tmp_path, capsys):
+    """Catches a run whose numbers are only in its table."""
+    feedback(tmp_path, 1.0)
+    said = capsys.readouterr().out
+    assert "mean flip_to_ref" in said
+    assert "CONVERGED: mean flip_to_prev" in said
 
 
 def test_the_control_and_the_metric_are_settings(tmp_path, capsys):
@@ -120,6 +159,8 @@ def test_the_control_and_the_metric_are_settings(tmp_path, capsys):
     argv = ["--frames", "4", "--output-dir", str(tmp_path), "--control", "identity", *SMALL[:4], "--metric", "pixel"]
     assert distance_feedback.main(argv) == 2
     assert "metric: flip there, pixel now" in capsys.readouterr().err
+    assert distance_feedback.main([*argv[:-2], "--metric", "flip", "--lag", "3"]) == 2
+    assert "lag: 2 there, 3 now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,9 @@ from dltb.args.metric_options import MetricOptions
 from dltb.args.parser import ToolParser, add_options, option, read_options, whole
 
 if TYPE_CHECKING:
-    from dltb.metrics.distances import Distance, DistanceSummary, Metric
+    from dltb.imaging.folder import FrameSequence
+    from dltb.metrics.distances import DistanceSummary, Metric
+    from dltb.metrics.dynamics import Cycle, Growth, Measured
     from dltb.runs.metric import MetricChoice
 
 DESCRIPTION = """\
@@ -24,6 +26,12 @@ frame:
   frame             name of the file without .png
   dreamsim_to_ref   distance to the run's frame_0000_original.png or frame_0000_source.png, else to the first frame
   dreamsim_to_prev  distance to the frame taken before it; empty in the first row
+  dreamsim_to_lag   distance to the frame taken K before it (--lag); empty in the first K rows
+  dreamsim_to_other with --against: distance to the frame of the same number in the other run; empty where it has none
+  lab_l lab_a lab_b mean CIELAB: lightness 0..100, green to red, blue to yellow
+  saturation        mean HSV saturation, 0..255
+  clipped           share of values that are 0 or 255
+  detail            mean magnitude of the Laplacian of the grey levels
 
 With another --metric its name stands in the columns. Every distance is 0 for identical frames and grows with the
 difference:
@@ -35,14 +43,18 @@ difference:
   pixel     0..255   mean absolute difference, as in dltb-drift
 
 The summary gives the means over the last 10 frames and the peaks, and says CONVERGED when the mean distance to the
-frame before is below --converged-below. Frames of failure tails are left out. The table does not say which DreamSim,
---every or --patch it was made with: give it a name of its own with --out, or keep those settings with --json.
+frame before is below --converged-below, or CYCLE when the run ends in a loop of 2 to 16 frames instead (pixels that move
+by half a level or more on average, and come back to within a fifth of that). With --against it says how fast the two runs
+part: the rate of the distance per pass while it grows freely, a finite-time Lyapunov exponent when the metric is pixel.
+Frames of failure tails are left out. The table does not say which DreamSim, --every, --lag or --patch it was made with:
+give it a name of its own with --out, or keep those settings with --json.
 """
 
 EPILOG = """\
 example:
   dltb-distance untracked/output_tiny_turbo/test_512_free-running
   dltb-distance untracked/output_tiny_turbo/test_512_free-running --metric flip --json flip.json
+  dltb-distance run_a --against run_b --metric pixel
 """
 TABLE_NAME = "distance_metrics.csv"
 
@@ -64,6 +76,11 @@ class DistanceOptions:
         None, f"the table to write; the default is {TABLE_NAME} in the run directory", metavar="CSV"
     )
     json: str | None = option(None, "also write settings, summary and rows as JSON", metavar="FILE")
+    against: str | None = option(
+        None,
+        "a second run: also the distance between frames of the same number, and how fast it grows",
+        metavar="OTHER_RUN",
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -90,8 +107,9 @@ def analyze(options: DistanceOptions, metric: MetricOptions, given: frozenset[st
     from dltb.imaging.folder import common_size, find_frames, find_reference, list_frames, run_directory
     from dltb.metrics.columns import write_columns
     from dltb.metrics.distances import check_size, summarize
+    from dltb.metrics.dynamics import growth_rate, table_columns
     from dltb.output.files import write_json
-    from dltb.runs.metric import choose_metric, inert_options, load_chosen
+    from dltb.runs.metric import choose_metric, inert_options, load_chosen, summary_text
 
     if not options.source:
         raise UsageError("the path is empty; give a run directory or a frames folder")
@@ -100,41 +118,82 @@ def analyze(options: DistanceOptions, metric: MetricOptions, given: frozenset[st
     sequence = list_frames(frames)
     if not sequence.paths:
         raise UsageError(f"no frames of the main loop in {frames}, only tails")
-    paths = sequence.every(options.every).paths
+    taken = sequence.every(options.every)
     reference = find_reference(frames)
-    width, height = common_size([*paths, reference] if reference else paths)
+    width, height = common_size([*taken.paths, reference] if reference else taken.paths)
     check_size(choice.spec, width=width, height=height)
+    partners = None if options.against is None else find_partners(options.against, taken, (width, height))
     out = Path(options.out) if options.out is not None else run_directory(frames) / TABLE_NAME
     report = Path(options.json) if options.json is not None else None
     check_outputs(out, report)
     for note in inert_options(choice, given):
         print(f"NOTE: {note}")
 
-    rows = measure(paths, reference, load_chosen(choice), choice.batch_size)
-    columns = {
-        choice.spec.column("to_ref"): [row.to_ref for row in rows],
-        choice.spec.column("to_prev"): [row.to_prev for row in rows],
-    }
-    names = [path.stem for path in paths]
+    measured = measure(taken.paths, reference, load_chosen(choice), choice, partners)
+    columns = table_columns(measured, choice.spec, lag=choice.lag, against=partners is not None)
+    names, rows = [path.stem for path in taken.paths], measured.rows
+    growth = growth_rate(taken.numbers, [row.to_other for row in rows]) if partners is not None else None
     summary = summarize(rows, converged_below=choice.converged_below)
     write_columns(out, names, columns)
+    compared_with = (reference or taken.paths[0]).name
     if report:
-        source = {"frames": str(frames.resolve()), "reference": (reference or paths[0]).name, "every": options.every}
-        write_json(report, describe(choice, source, names, columns, summary))
-    print(f"{out}: {len(rows)} frames against {(reference or paths[0]).name}")
+        source = {"frames": str(frames.resolve()), "reference": compared_with, "every": options.every}
+        if options.against is not None:
+            source["against"] = str(find_frames(options.against).resolve())
+        write_json(report, describe(choice, source, names, columns, summary, measured.cycle, growth))
+    print(f"{out}: {len(rows)} frames against {compared_with}")
     if sequence.gaps:
         print(f"NOTE: missing frames: {sequence.describe_gaps()}")
     print(summary_text(choice, names, rows, summary))
+    if measured.cycle:
+        print(measured.cycle)
+    if growth:
+        shared = sum(row.to_other is not None for row in rows)
+        print(f"{choice.spec.column('to_other')} over {shared} common frames: {growth}")
 
 
-def measure(paths: Sequence[Path], reference: Path | None, metric: "Metric", batch_size: int) -> list["Distance"]:
-    """The distances of every frame, in the order of the paths."""
+def find_partners(other: str, taken: "FrameSequence", size: tuple[int, int]) -> list[Path | None]:
+    """The frame of the same number in another run, for every frame that is measured."""
+    from dltb.imaging.folder import common_size, find_frames, list_frames
+
+    if not other:
+        raise UsageError("--against is empty; give a run directory or a frames folder")
+    sequence = list_frames(find_frames(other))
+    there = dict(zip(sequence.numbers, sequence.paths, strict=True))
+    partners = [there.get(number) for number in taken.numbers]
+    common = [path for path in partners if path is not None]
+    if not common:
+        held = f"{sequence.numbers[0]} to {sequence.numbers[-1]}" if there else "no main loop"
+        raise UsageError(
+            f"--against {other}: no frame number in common, {held} there and {taken.numbers[0]} to {taken.numbers[-1]} here"
+        )
+    theirs = common_size(common)
+    if theirs != size:
+        given, here = ("{}x{}".format(*pair) for pair in (theirs, size))
+        raise UsageError(
+            f"--against {other}: its frames are {given} px, those of this run {here} px; give two runs of one size"
+        )
+    return partners
+
+
+def measure(
+    paths: Sequence[Path],
+    reference: Path | None,
+    metric: "Metric",
+    choice: "MetricChoice",
+    partners: Sequence[Path | None] | None = None,
+) -> "Measured":
+    """What there is to know of every frame, in the order of the paths."""
     from dltb.imaging.frames import read_image
-    from dltb.metrics.distances import score
+    from dltb.metrics.dynamics import measure_run
     from dltb.output.progress import watched
 
+    def read(path: Path | None) -> Any:
+        return None if path is None else read_image(path)
+
     frames = map(read_image, watched(paths, "distance", "frames"))
-    return list(score(frames, read_image(reference) if reference else None, metric, batch_size=batch_size))
+    others = None if partners is None else map(read, partners)
+    return measure_run(frames, read(reference), metric, batch_size=choice.batch_size, lag=choice.lag, others=others)
 
 
 def check_outputs(out: Path, report: Path | None) -> None:
@@ -177,8 +236,10 @@ def describe(
     names: Sequence[str],
     columns: dict[str, list[float | None]],
     summary: "DistanceSummary",
+    cycle: "Cycle | None" = None,
+    growth: "Growth | None" = None,
 ) -> dict[str, Any]:
-    """The JSON report; its ``summary`` names the peaks' frames."""
+    """The JSON report; its ``summary`` names the peaks' frames, and says of a cycle or a growth that there is none."""
     from dltb.runs.metric import describe_metric
 
     return {
@@ -193,26 +254,12 @@ def describe(
             "peak_to_prev": None if summary.peak_prev is None else names[summary.peak_prev],
             "converged": summary.converged,
         },
+        "cycle": asdict(cycle) if cycle else None,
+        "growth": asdict(growth) if growth else None,
         "rows": [
             dict(zip(("frame", *columns), row, strict=True)) for row in zip(names, *columns.values(), strict=True)
         ],
     }
-
-
-def summary_text(
-    choice: "MetricChoice", names: Sequence[str], rows: Sequence["Distance"], summary: "DistanceSummary"
-) -> str:
-    """Means, peaks and verdict for a reader."""
-    ref, prev = choice.spec.column("to_ref"), choice.spec.column("to_prev")
-    means = [f"last {summary.last}: mean {ref} {summary.to_ref:.6f}"]
-    peaks = [f"peak {ref} {rows[summary.peak_ref].to_ref:.6f} at {names[summary.peak_ref]}"]
-    if summary.to_prev is not None and summary.peak_prev is not None:
-        means.append(f"mean {prev} {summary.to_prev:.6f}")
-        peaks.append(f"peak {prev} {rows[summary.peak_prev].to_prev:.6f} at {names[summary.peak_prev]}")
-    lines = [", ".join(means), ", ".join(peaks)]
-    if summary.converged:
-        lines.append(f"CONVERGED: mean {prev} is below {choice.converged_below:g}")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

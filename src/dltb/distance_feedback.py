@@ -16,9 +16,11 @@ alone. --anchor-blend 0 is dltb-distance-loop, frame by frame; 1 repeats fresh p
 carried state drags the loop from a fresh render of its own input. Frames and inputs are measured against the prepared
 original, frames also against the one before. For img2img models, those with a strength."""
 EPILOG = """\
-writes <output-dir>/feedback_s<strength>_a<blend>/: frame_0000_original.png, frames/frame_NNNN.png, inputs/frame_NNNN.png,
-distance_metrics.csv, distance_plot.png, run.json, steps.jsonl. The name does not hold the image, prompt, steps or seed:
-give runs that differ in those an --output-dir of their own.
+writes <output-dir>/feedback_s<strength>_a<blend>[_control-<control>]/:
+frame_0000_original.png, frames/frame_NNNN.png, inputs/frame_NNNN.png,
+distance_metrics.csv, distance_plot.png, dynamics_plot.png (colour, clipping, detail), run.json, steps.jsonl. run.json says
+whether the run ends in a cycle; the columns are explained in dltb-distance --help. The directory's name does not hold the
+image, prompt, steps or seed: give runs that differ in those an --output-dir of their own.
 
 example, without any download:
   dltb-distance-feedback --metric flip --anchor-blend 0.3 --frames 60"""

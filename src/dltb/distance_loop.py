@@ -15,9 +15,11 @@ A free run P_n = f(P_{n-1}) from a still image, every pass saved, then measured:
 original (drift) and from the frame before it (near 0: a perceptual fixed point). The model is unloaded before the metric
 loads. For img2img models, those with a strength."""
 EPILOG = """\
-writes <output-dir>/distance_s<strength>/: frame_0000_original.png, frames/frame_NNNN.png, distance_metrics.csv,
-distance_plot.png, run.json, steps.jsonl. The name does not hold the image, prompt, steps or seed: give runs that differ
-in those an --output-dir of their own.
+writes <output-dir>/distance_s<strength>[_control-<control>]/:
+frame_0000_original.png, frames/frame_NNNN.png, distance_metrics.csv,
+distance_plot.png, dynamics_plot.png (colour, clipping, detail), run.json, steps.jsonl. run.json says whether the run ends
+in a cycle; the columns are explained in dltb-distance --help. The directory's name does not hold the image, prompt, steps
+or seed: give runs that differ in those an --output-dir of their own.
 
 example, without any download:
   dltb-distance-loop --metric flip --prompt "an oil painting" """

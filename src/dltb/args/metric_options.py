@@ -37,3 +37,10 @@ class MetricOptions:
         metavar="F",
         parse=number(0, above=True),
     )
+    lag: int = option(
+        2,
+        "also the distance to the frame K before, in *_to_lag; near 0 with a large *_to_prev, the run is in a cycle of a "
+        "period that divides K; 0 leaves the column out",
+        metavar="K",
+        parse=whole(0, at_most=64),
+    )

@@ -1,4 +1,4 @@
-"""Distances between frames: one signature, whichever metric, and the two numbers of every frame of a run.
+"""Distances between frames: one signature, whichever metric, and the distances of every frame of a run.
 
     metric = load_metric("flip")
     metric(images, references)  # float64 [N]; 0 is identical
@@ -8,6 +8,7 @@ out. Knows neither files nor options.
 """
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -119,10 +120,12 @@ _LOADERS: dict[str, Callable[..., tuple[Callable, Callable]]] = {
 
 @dataclass(frozen=True)
 class Distance:
-    """One frame's two distances."""
+    """One frame's distances."""
 
     to_ref: float
     to_prev: float | None  # None for the first frame
+    to_lag: float | None = None  # to the frame k before; None for the first k
+    to_other: float | None = None  # to the same frame of another run; None where that has none
 
 
 def score(
@@ -131,19 +134,45 @@ def score(
     metric: Metric,
     *,
     batch_size: int = 8,
+    lag: int = 0,
+    others: Iterable[np.ndarray | None] | None = None,
 ) -> Iterator[Distance]:
-    """One Distance a frame, in order; without a reference the first frame is it. Holds a batch of frames at a time."""
+    """One Distance a frame, in order; without a reference the first frame is it. Holds a batch of frames at a time.
+
+    ``lag`` is how many frames back to_lag goes, 0 for not at all: that many prepared frames are held. ``others`` has one
+    entry a frame, None where there is nothing to compare with.
+    """
     origin = None if reference is None else metric.prepare([reference])[0]
-    previous: list[Any] = []  # the last item of the batch before
+    past: deque[Any] = deque(maxlen=max(1, lag))
+    partners = iter(others or ())
     for batch in _batches(frames, batch_size):
         ready = metric.prepare(batch)
         origin = ready[0] if origin is None else origin
-        to_ref = metric.between(ready, [origin] * len(ready))
-        chain = [*previous, *ready]
-        to_prev = metric.between(chain[1:], chain[:-1]).tolist()
-        for far, moved in zip(to_ref.tolist(), to_prev if previous else [None, *to_prev], strict=True):
-            yield Distance(far, moved)
-        previous = [ready[-1]]
+        to_ref = metric.between(ready, [origin] * len(ready)).tolist()
+        nothing = [None] * len(ready)
+        chain = [*past, *ready]
+        to_prev = _back(metric, chain, len(ready), 1)
+        to_lag = _back(metric, chain, len(ready), lag) if lag else nothing
+        theirs = itertools.islice(partners, len(ready))
+        to_other = _across(metric, ready, list(theirs)) if others is not None else nothing
+        yield from map(Distance, to_ref, to_prev, to_lag, to_other)
+        past.extend(ready)
+
+
+def _back(metric: Metric, chain: Sequence[Any], count: int, step: int) -> list[float | None]:
+    """Distances of the last ``count`` items to the items ``step`` before each; None where the chain begins later."""
+    first = max(step, len(chain) - count)
+    late = chain[first:]
+    found = metric.between(late, chain[first - step :][: len(late)]).tolist()
+    return [None] * (count - len(found)) + found
+
+
+def _across(metric: Metric, ready: Sequence[Any], others: Sequence[np.ndarray | None]) -> list[float | None]:
+    """Distances of prepared frames to other frames, as far as there are any."""
+    pairs = [(item, other) for item, other in zip(ready, others, strict=True) if other is not None]
+    prepared = metric.prepare([other for _, other in pairs])
+    found = iter(metric.between([item for item, _ in pairs], prepared).tolist())
+    return [None if other is None else next(found) for other in others]
 
 
 def _batches(frames: Iterable[np.ndarray], size: int) -> Iterator[list[np.ndarray]]:

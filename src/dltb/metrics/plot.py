@@ -23,14 +23,25 @@ _NAMES = {
     "to_ref": "to the reference",
     "to_prev": "to the previous frame",
     "input_to_ref": "model input to the reference",
+    "lab_a": "a*: green to red",
+    "lab_b": "b*: blue to yellow",
 }
+_LOOKS = (  # label, columns, the smallest range that is drawn, whether it begins at 0
+    ("lightness L*", ("lab_l",), 10, False),
+    ("chroma a*, b*", ("lab_a", "lab_b"), 10, False),
+    ("saturation\n(0..255)", ("saturation",), 10, True),
+    ("clipped share", ("clipped",), 0.01, True),
+    ("detail\n(levels)", ("detail",), 1, True),
+)
 
 Columns = Mapping[str, Sequence[float | None]]
 
 
 def plot_table(table: Path, out: Path, *, title: str = "", converged_below: float | None = None) -> None:
-    """Plot a distance table that is on disk."""
-    plot_series(*read_columns(table), out, title=title, converged_below=converged_below)
+    """Plot the distances of a table that is on disk."""
+    frames, columns = read_columns(table)
+    distances = {name: values for name, values in columns.items() if "_to_" in name}
+    plot_series(frames, distances, out, title=title, converged_below=converged_below)
 
 
 def plot_series(
@@ -43,13 +54,13 @@ def plot_series(
 ) -> None:
     """Distance over frame number as a PNG, written whole or not at all.
 
-    Distances to the previous frame get a panel and a scale of their own: near a fixed point they are hundreds of times
+    Distances to frames before get a panel and a scale of their own: near a fixed point they are hundreds of times
     smaller than those to the reference. ``converged_below`` is drawn there.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    moved = {name: values for name, values in columns.items() if name.endswith("_to_prev")}
+    moved = {name: values for name, values in columns.items() if name.endswith(("_to_prev", "_to_lag"))}
     far = {name: values for name, values in columns.items() if name not in moved}
     panels = [panel for panel in (far, moved) if panel]
     figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * len(panels) + 0.6), dpi=DOTS_PER_INCH, layout="constrained")
@@ -64,6 +75,38 @@ def plot_series(
         _finish(ax)
     axes[-1].set_xlabel("frame")
     figure.supylabel(axis_title(columns), fontsize="medium")
+    if title:
+        figure.suptitle(title, fontsize="medium", x=0.01, horizontalalignment="left")
+    with replacing(out) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def plot_dynamics(table: Path, out: Path, *, title: str = "") -> None:
+    """Colour, clipping and detail of a table that is on disk over frame number; a PNG, whole or not at all.
+
+    Every panel spans a smallest range of its unit, so that a run at rest is drawn as one.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    frames, columns = read_columns(table)
+    figure = Figure(figsize=(WIDTH, 1.45 * len(_LOOKS) + 0.5), dpi=DOTS_PER_INCH, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(_LOOKS), sharex=True)
+    x = _frame_numbers(frames)
+    for ax, (label, names, narrowest, from_zero) in zip(axes, _LOOKS, strict=True):
+        panel = {name: columns[name] for name in names}
+        _draw(ax, x, panel, dict(zip(names, COLOURS[len(names) > 1 :], strict=False)))
+        _finish(ax, from_zero=from_zero)
+        low, high = ax.get_ylim()
+        if high - low < narrowest:
+            middle = narrowest / 2 if from_zero else (low + high) / 2
+            ax.set_ylim(middle - narrowest / 2, middle + narrowest / 2)
+        ax.set_ylabel(label, fontsize="small")
+        if len(names) == 1:
+            ax.get_legend().remove()  # its axis says it
+    axes[-1].set_xlabel("frame")
+    figure.align_ylabels(axes)
     if title:
         figure.suptitle(title, fontsize="medium", x=0.01, horizontalalignment="left")
     with replacing(out) as temporary:
@@ -112,14 +155,23 @@ def _draw(ax: "Axes", x: np.ndarray, columns: Columns, colours: Mapping[str, str
     for name, values in columns.items():
         y = np.array([np.nan if value is None else value for value in values])
         marker = "o" if len(x) <= MARKED_UP_TO else None
-        label = _NAMES.get(name.split("_", 1)[-1], name)
+        label = _label(name, values)
         ax.plot(x, y, color=colours[name], label=label, linewidth=1.3, marker=marker, markersize=3, clip_on=False)
 
 
-def _finish(ax: "Axes") -> None:
+def _label(name: str, values: Sequence[float | None]) -> str:
+    """What a column is, for the legend; how far back a lag goes shows in its empty first cells."""
+    if name.endswith("_to_lag"):
+        lag = next((i for i, value in enumerate(values) if value is not None), len(values))
+        return f"to the frame {lag} before"
+    return _NAMES.get(name) or _NAMES.get(name.split("_", 1)[-1], name)
+
+
+def _finish(ax: "Axes", *, from_zero: bool = True) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    ax.set_ylim(bottom=0)
+    if from_zero:
+        ax.set_ylim(bottom=0)
     ax.margins(x=0.01)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     ax.grid(color="0.9", linewidth=0.6)

@@ -7,7 +7,7 @@ share the device's memory.
 
 import gc
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dltb import UsageError
@@ -20,19 +20,22 @@ from dltb.loop.conditioning import blend_frames
 from dltb.loop.engine import Frame, ModelInput, StepResult
 from dltb.loop.sources import repeated
 from dltb.metrics.columns import write_columns
-from dltb.metrics.distances import Metric, check_size, score
-from dltb.metrics.plot import plot_table
+from dltb.metrics.distances import Metric, check_size, score, summarize
+from dltb.metrics.dynamics import measure_run, table_columns
+from dltb.metrics.plot import plot_dynamics, plot_table
+from dltb.output.files import write_json
 from dltb.output.naming import control_tag, output_root
 from dltb.output.progress import watched
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
-from dltb.output.run_directory import Decision
+from dltb.output.run_directory import Decision, read_manifest
 from dltb.runs.inputs import describe_input
-from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, load_chosen
+from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, load_chosen, summary_text
 from dltb.runs.model import ModelChoice, choose_model, load_model
 from dltb.runs.session import Session, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 
-TABLE, PLOT = "distance_metrics.csv", "distance_plot.png"
+TABLE, PLOT, DYNAMICS_PLOT = "distance_metrics.csv", "distance_plot.png", "dynamics_plot.png"
+MEASURED = (TABLE, PLOT, DYNAMICS_PLOT)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def run_measured(
     control: str | None = None,
     given: Collection[str] = (),
 ) -> int:
-    """Make the passes that are missing, then the table and the figure that are missing."""
+    """Make the passes that are missing, then the table and the figures that are missing."""
     probe = probe_image(feedback.image)
     choice = choose_img2img(model, given, control)
     measure_with = choose_metric(metric, model.device)
@@ -70,10 +73,10 @@ def run_measured(
     plan = plan_feedback(feedback, choice, measure_with, output, directory)
     if plan.decision is not Decision.COMPLETE:
         make_passes(plan, choice, feedback, probe.notes)
-    if not all((directory / name).exists() for name in (TABLE, PLOT)):
+    if not all((directory / name).exists() for name in MEASURED):
         measure(directory, measure_with, load_chosen(measure_with))
     report(plan, {"main": feedback.passes})
-    for name in (TABLE, PLOT):
+    for name in MEASURED:
         print(f"{name}: {directory / name}")
     return 0
 
@@ -94,7 +97,7 @@ def plan_feedback(
     """The run as a plan; the metric is one of its settings, since its table is one of its files."""
     told = describe_metric(metric)
     settings = {"passes": feedback.passes, "anchor_blend": feedback.anchor_blend, **describe_input(feedback.image)}
-    settings |= {name: told[name] for name in ("metric", "dreamsim_type", "patch") if name in told}
+    settings |= {name: told[name] for name in ("metric", "dreamsim_type", "patch", "lag") if name in told}
     phases = [Phase("main", feedback.passes)]
     return plan_run(
         tool=feedback.tool, directory=directory, choice=choice, options=output, phases=phases, settings=settings
@@ -150,19 +153,24 @@ def free_memory(device: str) -> None:
 
 
 def measure(directory: Path, choice: MetricChoice, metric: Metric) -> None:
-    """Score every frame, and every kept input, against the prepared original; write the table and the figure."""
+    """Measure every frame, and every kept input, against the prepared original; write the table and the figures."""
     original = read_image(directory / "frame_0000_original.png")
     paths = list_frames(directory / "frames").paths
-    rows = list(
-        score(map(read_image, watched(paths, "distance", "frames")), original, metric, batch_size=choice.batch_size)
-    )
-    columns = {
-        choice.spec.column("to_ref"): [row.to_ref for row in rows],
-        choice.spec.column("to_prev"): [row.to_prev for row in rows],
-    }
+    frames = map(read_image, watched(paths, "distance", "frames"))
+    measured = measure_run(frames, original, metric, batch_size=choice.batch_size, lag=choice.lag)
+    input_to_ref = None
     if (directory / "inputs").is_dir():
         inputs = map(read_image, watched(list_frames(directory / "inputs").paths, "inputs", "frames"))
         scored = score(inputs, original, metric, batch_size=choice.batch_size)
-        columns[choice.spec.column("input_to_ref")] = [row.to_ref for row in scored]
-    write_columns(directory / TABLE, [path.stem for path in paths], columns)
+        input_to_ref = [row.to_ref for row in scored]
+    columns = table_columns(measured, choice.spec, lag=choice.lag, input_to_ref=input_to_ref)
+    cycle = asdict(measured.cycle) if measured.cycle else None
+    write_json(directory / "run.json", read_manifest(directory) | {"cycle": cycle})
+    if measured.cycle:
+        print(measured.cycle)
+    names = [path.stem for path in paths]
+    summary = summarize(measured.rows, converged_below=choice.converged_below)
+    print(summary_text(choice, names, measured.rows, summary))
+    write_columns(directory / TABLE, names, columns)
     plot_table(directory / TABLE, directory / PLOT, title=directory.name, converged_below=choice.converged_below)
+    plot_dynamics(directory / TABLE, directory / DYNAMICS_PLOT, title=directory.name)

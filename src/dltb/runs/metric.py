@@ -3,7 +3,7 @@
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import dltb
 from dltb import UsageError
 from dltb.args.metric_options import MetricOptions
-from dltb.metrics.distances import Metric, load_metric
+from dltb.metrics.distances import Distance, DistanceSummary, Metric, load_metric
 from dltb.metrics.dreamsim import DreamSimSettings
 from dltb.metrics.table import METRICS, MetricSpec, metric_key
 
@@ -25,6 +25,7 @@ class MetricChoice:
     device: str
     batch_size: int
     converged_below: float
+    lag: int  # how many frames back *_to_lag goes; 0: no such column
 
 
 def choose_metric(options: MetricOptions, device: str | None = None) -> MetricChoice:
@@ -40,7 +41,7 @@ def choose_metric(options: MetricOptions, device: str | None = None) -> MetricCh
         settings = DreamSimSettings(options.dreamsim_type, options.patch, cache, options.retries)
     _check_installed(spec)
     threshold = spec.converged_below if options.converged_below is None else options.converged_below
-    return MetricChoice(spec, settings, _resolve_device(spec, device), options.batch_size, threshold)
+    return MetricChoice(spec, settings, _resolve_device(spec, device), options.batch_size, threshold, options.lag)
 
 
 def inert_options(choice: MetricChoice, given: frozenset[str]) -> Iterator[str]:
@@ -70,8 +71,23 @@ def describe_metric(choice: MetricChoice) -> dict[str, Any]:
         "device": choice.device,
         "batch_size": choice.batch_size,
         "converged_below": choice.converged_below,
+        "lag": choice.lag,
         "versions": {"dltb": dltb.__version__, **versions},
     }
+
+
+def summary_text(choice: MetricChoice, names: Sequence[str], rows: Sequence[Distance], summary: DistanceSummary) -> str:
+    """Means, peaks and verdict for a reader."""
+    ref, prev = choice.spec.column("to_ref"), choice.spec.column("to_prev")
+    means = [f"last {summary.last}: mean {ref} {summary.to_ref:.6f}"]
+    peaks = [f"peak {ref} {rows[summary.peak_ref].to_ref:.6f} at {names[summary.peak_ref]}"]
+    if summary.to_prev is not None and summary.peak_prev is not None:
+        means.append(f"mean {prev} {summary.to_prev:.6f}")
+        peaks.append(f"peak {prev} {rows[summary.peak_prev].to_prev:.6f} at {names[summary.peak_prev]}")
+    lines = [", ".join(means), ", ".join(peaks)]
+    if summary.converged:
+        lines.append(f"CONVERGED: mean {prev} is below {choice.converged_below:g}")
+    return "\n".join(lines)
 
 
 def _check_installed(spec: MetricSpec) -> None:
