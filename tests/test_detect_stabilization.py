@@ -188,6 +188,18 @@ def test_a_report_that_cannot_be_written_keeps_the_older_one(tmp_path: Path, mon
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_files_of_others_are_not_replaced(tmp_path, capsys):
+    """Catches a table that is replaced by its own report, and notes of the user under that name."""
+    own = write(tmp_path / "stabilization_report.csv", ("a",), SETTLED)
+    before = own.read_bytes()
+    assert main([str(own)]) == 2
+    assert "rename it" in capsys.readouterr().err
+    table = write(tmp_path / "m.csv", ("a",), SETTLED)
+    assert main([str(table)]) == 2
+    assert "move it away" in capsys.readouterr().err
+    assert own.read_bytes() == before
+
+
 def test_runs_as_a_plain_script_with_numpy_alone(tmp_path: Path) -> None:
     """Catches a shadowed standard-library module, and more imports than numpy."""
     table = write(tmp_path / "m.csv", ("a",), SETTLED)

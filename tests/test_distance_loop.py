@@ -143,6 +143,29 @@ def test_a_table_that_is_missing_is_made_and_nothing_else(tmp_path, monkeypatch,
     assert (run / "dynamics_plot.png").stat().st_size > 10_000
 
 
+def test_another_metric_goes_into_a_table_of_its_own(tmp_path, capsys):
+    """Catches dltb-distance replacing the table of a run that measures itself, and a wrong table that counts as done."""
+    from dltb import analyze_distance
+
+    run = feedback(tmp_path, 0.3)
+    before = (run / "distance_metrics.csv").read_bytes()
+    assert analyze_distance.main([str(run), "--metric", "pixel"]) == 2
+    assert "give --out" in capsys.readouterr().err
+    assert analyze_distance.main([str(run), "--metric", "pixel", "--out", str(run / "distance_metrics.csv")]) == 0
+    feedback(tmp_path, 0.3)
+    assert (run / "distance_metrics.csv").read_bytes() == before
+
+
+def test_a_frame_that_is_gone_is_named(tmp_path, capsys):
+    """Catches a table that is a row short, and a traceback."""
+    run = feedback(tmp_path, 0.3)
+    (run / "distance_metrics.csv").unlink()
+    (run / "frames" / "frame_0003.png").unlink()
+    argv = [*SMALL, "--frames", "4", "--anchor-blend", "0.3", "--output-dir", str(tmp_path)]
+    assert distance_feedback.main(argv) == 1
+    assert "frame_0003.png is gone" in capsys.readouterr().err
+
+
 def test_what_was_measured_is_said(tmp_path, capsys):
     """Catches a run whose numbers are only in its table."""
     feedback(tmp_path, 1.0)

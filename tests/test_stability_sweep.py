@@ -61,11 +61,11 @@ def test_an_interrupted_sweep_goes_on_and_ends_with_the_same_table(tmp_path, mon
     made, judged = [], []
     play, sort = module.play_passes, module._sort
 
-    def play_two(plan, *rest):
+    def play_two(plan, *rest, **how):
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(plan.directory.name)
-        play(plan, *rest)
+        play(plan, *rest, **how)
 
     monkeypatch.setattr(module, "play_passes", play_two)
     argv = [*SMALL, *RANGE, "--output-dir", str(tmp_path / "broken")]
@@ -108,6 +108,14 @@ def test_other_settings_are_refused(tmp_path, capsys):
     sweep(tmp_path)
     assert main([*SMALL, *RANGE, "--output-dir", str(tmp_path), "--prompt", "fog"]) == 2
     assert "prompt" in capsys.readouterr().err
+
+
+def test_frames_too_small_for_the_metric_are_refused_at_once(tmp_path, capsys):
+    """Catches a sweep that makes all its passes to learn that they cannot be measured."""
+    argv = ["--width", "64", "--height", "64", "--metric", "ms-ssim", "--output-dir", str(tmp_path / "out")]
+    assert main(argv) == 2
+    assert "needs frames of at least" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def analyze(options: DistanceOptions, metric: MetricOptions, given: frozenset[st
     width, height = common_size([*taken.paths, reference] if reference else taken.paths)
     check_size(choice.spec, width=width, height=height)
     partners = None if options.against is None else find_partners(options.against, taken, (width, height))
-    out = Path(options.out) if options.out is not None else run_directory(frames) / TABLE_NAME
+    out = Path(options.out) if options.out is not None else free_table(run_directory(frames))
     report = Path(options.json) if options.json is not None else None
     check_outputs(out, report)
     for note in inert_options(choice, given):
@@ -209,6 +209,15 @@ def check_outputs(out: Path, report: Path | None) -> None:
             raise UsageError(f"{flag} {path}: {path.parent} cannot be written to; give another {flag}")
         if path.exists() and not is_ours(path):
             raise UsageError(f"{flag} {path} exists and was not written by dltb-distance; give another name")
+
+
+def free_table(directory: Path) -> Path:
+    """The default table, unless it belongs to a run that measures itself."""
+    from dltb.output.run_directory import belongs_to
+
+    if belongs_to(directory, ("dltb-distance-loop", "dltb-distance-feedback", "dltb-stability-sweep")):
+        raise UsageError(f"{directory} holds a run with a table of its own; give --out for another one")
+    return directory / TABLE_NAME
 
 
 def is_table(path: Path) -> bool:

@@ -38,6 +38,8 @@ example:
   dltb-stabilization untracked/output_tiny_turbo/test_512_free-running/drift_metrics.csv --plot
 """
 
+REPORT_NAME = "stabilization_report.csv"
+
 
 @dataclass(frozen=True)
 class StabilizationOptions:
@@ -56,8 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run dltb-stabilization and return its exit code."""
-    options = read_options(StabilizationOptions, build_parser().parse_args(argv))
-    return run_tool(lambda: detect(options))
+    return run_tool(lambda: detect(read_options(StabilizationOptions, build_parser().parse_args(argv))))
 
 
 def detect(options: StabilizationOptions) -> None:
@@ -72,14 +73,26 @@ def detect(options: StabilizationOptions) -> None:
 
         require_matplotlib()
     labels, columns = read_table(path)
+    report = path.with_name(REPORT_NAME)
+    check_report(path, report)
     rows = [judge_column(labels, column) for column in columns]
-    outputs = [path.with_name("stabilization_report.csv")]
+    outputs = [report]
     write_report(outputs[0], rows)
     if options.plot:
         outputs.append(path.with_name("stabilization_plot.png"))
         plot_judged(rows, outputs[-1], title=f"{path.resolve().parent.name}/{path.name}")
     print(f"{', '.join(map(str, outputs))}: {len(labels)} rows")
     print(table_text(rows))
+
+
+def check_report(table: Path, report: Path) -> None:
+    """Refuse to write over the table itself, or over a file of that name that is no report."""
+    from dltb.metrics.series_table import REPORT_COLUMNS
+
+    if report.exists() and table.exists() and report.samefile(table):
+        raise UsageError(f"{table} has the name of the report that would be written; rename it first")
+    if report.is_file() and not report.read_bytes().startswith(",".join(REPORT_COLUMNS).encode()):
+        raise UsageError(f"{report} exists and is no report of dltb-stabilization; move it away first")
 
 
 def table_text(rows: Sequence["Judged"]) -> str:

@@ -17,7 +17,8 @@ passes, one load of the metric for all verdicts. A blend is stable when both its
 distance to the original have settled (see dltb-stabilization); the distance of the model's input is not judged. Run it
 again to go on where it stopped."""
 EPILOG = """\
-writes <output-dir>/stability_s<strength>/: stable/a<blend>/ (the two frames that open the plateaus, run.json),
+writes <output-dir>/stability_s<strength>[_control-<control>]/:
+stable/a<blend>/ (the two frames that open the plateaus, run.json),
 unstable/a<blend>/ (the whole run), stability_sweep.csv (anchor-blend, v_prev, i_prev, v_ref, i_ref: plateau value and first
 settled frame of both series) and stability_plot.png, both of the stable blends only
 

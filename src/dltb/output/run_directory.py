@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,15 @@ def decide(directory: Path, settings: Mapping[str, Any], *, resume: bool, overwr
             f"(to look at its frames so far: dltb-assemble '{directory}')"
         )
     return Decision.RESUME
+
+
+def belongs_to(directory: Path, tools: Collection[str]) -> bool:
+    """Whether the directory holds a run of one of ``tools``."""
+    try:
+        manifest = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    except (ValueError, OSError):
+        return False
+    return is_ours(manifest) and manifest["tool"] in tools
 
 
 def _holds_a_run(directory: Path) -> bool:

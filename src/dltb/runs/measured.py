@@ -6,11 +6,11 @@ share the device's memory.
 """
 
 import gc
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dltb import UsageError
+from dltb import RunError, UsageError
 from dltb.args.metric_options import MetricOptions
 from dltb.args.options import ModelOptions, OutputOptions
 from dltb.imaging import prepare_frame
@@ -19,7 +19,7 @@ from dltb.imaging.frames import probe_image, read_image
 from dltb.loop.conditioning import blend_frames
 from dltb.loop.engine import Frame, ModelInput, StepResult
 from dltb.loop.sources import repeated
-from dltb.metrics.columns import write_columns
+from dltb.metrics.columns import read_columns, write_columns
 from dltb.metrics.distances import Metric, check_size, score, summarize
 from dltb.metrics.dynamics import measure_run, table_columns
 from dltb.metrics.plot import plot_dynamics, plot_table
@@ -28,6 +28,7 @@ from dltb.output.naming import control_tag, output_root
 from dltb.output.progress import watched
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.output.run_directory import Decision, read_manifest
+from dltb.output.segments import ANEW
 from dltb.runs.inputs import describe_input
 from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, load_chosen, summary_text
 from dltb.runs.model import ModelChoice, choose_model, load_model
@@ -68,12 +69,12 @@ def run_measured(
     probe = probe_image(feedback.image)
     choice = choose_img2img(model, given, control)
     measure_with = choose_metric(metric, model.device)
-    check_size(measure_with.spec, width=choice.settings.width or 0, height=choice.settings.height or 0)
+    check_frame_size(choice, measure_with)
     directory = output_root(output.output_dir, choice.spec.key) / feedback.directory_name(choice)
     plan = plan_feedback(feedback, choice, measure_with, output, directory)
     if plan.decision is not Decision.COMPLETE:
         make_passes(plan, choice, feedback, probe.notes)
-    if not all((directory / name).exists() for name in MEASURED):
+    if not is_measured(directory, measure_with, feedback):
         measure(directory, measure_with, load_chosen(measure_with))
     report(plan, {"main": feedback.passes})
     for name in MEASURED:
@@ -112,11 +113,16 @@ def make_passes(plan: RunPlan, choice: ModelChoice, feedback: Feedback, notes: C
 
 
 def play_passes(
-    plan: RunPlan, generate: object, choice: ModelChoice, feedback: Feedback, notes: Collection[str]
+    plan: RunPlan,
+    generate: object,
+    choice: ModelChoice,
+    feedback: Feedback,
+    notes: Collection[str],
+    hint: str | None = None,
 ) -> None:
-    """Run what is missing on a model that is loaded."""
+    """Run what is missing on a model that is loaded; ``hint`` says how to go on after an interruption."""
     original = prepare_frame(read_image(feedback.image), choice.settings.width, choice.settings.height)
-    with StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
+    with StopSignal(hint or resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:
             session.say(text)
@@ -152,15 +158,42 @@ def free_memory(device: str) -> None:
         torch.cuda.empty_cache()
 
 
+def check_frame_size(choice: ModelChoice, metric: MetricChoice) -> None:
+    """Refuse, before anything loads, frames that the metric cannot take."""
+    check_size(metric.spec, width=choice.settings.width or 0, height=choice.settings.height or 0)
+
+
+def is_measured(directory: Path, choice: MetricChoice, feedback: Feedback) -> bool:
+    """Whether the run has its figures, and a table of this metric with a row for every pass."""
+    if not all((directory / name).exists() for name in MEASURED):
+        return False
+    try:
+        names, columns = read_columns(directory / TABLE)
+    except UsageError:
+        return False
+    wanted = ["to_ref", "to_prev"] if feedback.anchor_blend is None else ["to_ref", "to_prev", "input_to_ref"]
+    return len(names) == feedback.passes and {choice.spec.column(name) for name in wanted} <= set(columns)
+
+
+def _all_passes(folder: Path, passes: int) -> Sequence[Path]:
+    """The frame of every pass; RunError when one is gone."""
+    sequence = list_frames(folder)
+    gone = sorted(set(range(1, passes + 1)) - set(sequence.numbers))
+    if gone:
+        raise RunError(f"{folder / f'frame_{gone[0]:04d}.png'} is gone ({len(gone)} missing in all); {ANEW}")
+    return sequence.paths
+
+
 def measure(directory: Path, choice: MetricChoice, metric: Metric) -> None:
     """Measure every frame, and every kept input, against the prepared original; write the table and the figures."""
     original = read_image(directory / "frame_0000_original.png")
-    paths = list_frames(directory / "frames").paths
+    passes = read_manifest(directory)["passes"]["main"]
+    paths = _all_passes(directory / "frames", passes)
     frames = map(read_image, watched(paths, "distance", "frames"))
     measured = measure_run(frames, original, metric, batch_size=choice.batch_size, lag=choice.lag)
     input_to_ref = None
     if (directory / "inputs").is_dir():
-        inputs = map(read_image, watched(list_frames(directory / "inputs").paths, "inputs", "frames"))
+        inputs = map(read_image, watched(_all_passes(directory / "inputs", passes), "inputs", "frames"))
         scored = score(inputs, original, metric, batch_size=choice.batch_size)
         input_to_ref = [row.to_ref for row in scored]
     columns = table_columns(measured, choice.spec, lag=choice.lag, input_to_ref=input_to_ref)

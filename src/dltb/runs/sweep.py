@@ -24,8 +24,10 @@ from dltb.output.run_directory import Decision, read_manifest
 from dltb.runs.measured import (
     TABLE,
     Feedback,
+    check_frame_size,
     choose_img2img,
     free_memory,
+    is_measured,
     measure,
     plan_feedback,
     play_passes,
@@ -33,6 +35,7 @@ from dltb.runs.measured import (
 from dltb.runs.metric import MetricChoice, choose_metric, load_chosen
 from dltb.runs.model import ModelChoice, load_model
 
+GO_ON = "what is finished is kept; the same command goes on (without --overwrite)"
 SERIES = ("to_prev", "to_ref")  # a blend is stable when both are
 SWEEP_TABLE, SWEEP_PLOT = "stability_sweep.csv", "stability_plot.png"
 
@@ -74,6 +77,7 @@ def run_sweep(
     """Make, measure, judge and sort every blend; write the table and the figure."""
     choice = choose_img2img(model, given, control)
     measure_with = choose_metric(metric, model.device)
+    check_frame_size(choice, measure_with)
     root = (
         output_root(output.output_dir, choice.spec.key)
         / f"stability_s{choice.settings.strength:g}{control_tag(control)}"
@@ -94,8 +98,9 @@ def _plan(leg: Leg, choice: ModelChoice, metric: MetricChoice, output: OutputOpt
     """The leg's run where it is: judged already, or to be made (a judged leg goes under --overwrite)."""
     judged = leg.judged
     if judged is not None and not output.overwrite:
-        shutil.rmtree(leg.running, ignore_errors=True)  # left by a kill between the two
-        return plan_feedback(leg.feedback, choice, metric, output, judged)
+        plan = plan_feedback(leg.feedback, choice, metric, output, judged)
+        shutil.rmtree(leg.running, ignore_errors=True)  # left by a kill between the two; the settings are the same
+        return plan
     return plan_feedback(leg.feedback, choice, metric, output, leg.running)
 
 
@@ -112,7 +117,7 @@ def _play(legs: list[Leg], plans: Mapping[str, RunPlan], choice: ModelChoice) ->
     generate: Callable = load_model(choice, notes.append)
     for number, leg in enumerate(legs, 1):
         print(f"blend {leg.feedback.anchor_blend:g} ({number} of {len(legs)})")
-        play_passes(plans[leg.tag], generate, choice, leg.feedback, notes)
+        play_passes(plans[leg.tag], generate, choice, leg.feedback, notes, hint=GO_ON)
 
 
 def _judge_all(legs: list[Leg], choice: MetricChoice) -> None:
@@ -121,7 +126,7 @@ def _judge_all(legs: list[Leg], choice: MetricChoice) -> None:
         return
     metric = load_chosen(choice)
     for leg in legs:
-        if not (leg.running / TABLE).exists():
+        if not is_measured(leg.running, choice, leg.feedback):
             measure(leg.running, choice, metric)
         _sort(leg, judge_leg(leg.running / TABLE, choice))
     with contextlib.suppress(OSError):
