@@ -355,7 +355,7 @@ def test_lags_by_hand(tmp_path: Path, lag: str, expected: list[float | None]) ->
 
 def test_colour_and_detail_of_every_frame(tmp_path: Path, picture: np.ndarray) -> None:
     """Catches columns in another order than their names, and rows shifted against the frames."""
-    from dltb.metrics.dynamics import look
+    from dltb.metrics.look import look
 
     frames = [picture, 255 - picture, np.roll(picture, 3, axis=2)]
     run = make_run(tmp_path, frames, picture)

@@ -9,7 +9,8 @@ from dltb import UsageError
 from dltb.imaging.flow import estimate_flow
 from dltb.imaging.mask import disocclusion_mask
 from dltb.metrics.compare import Curve, Key, Step, measure, measure_tails, paired_differences, summarize
-from dltb.metrics.zones import Zones, detail, find_zones, luma, pixel_error, saturation, zone_means
+from dltb.metrics.look import detail_energy, saturation
+from dltb.metrics.zones import Zones, find_zones, luma, pixel_error, zone_means
 
 
 def flat(red: int, green: int | None = None, blue: int | None = None) -> np.ndarray:
@@ -37,8 +38,8 @@ def test_maps_by_hand() -> None:
     """Catches another Laplacian, the wrap-around of uint8, BGR taken for RGB, and a saturation on another scale."""
     dot = flat(100)
     dot[30, 30] = 110
-    assert detail(dot).sum() == 4 * 10 + 4 * 10
-    assert detail(flat(77)).max() == 0
+    assert detail_energy(dot).sum() == 4 * 10 + 4 * 10
+    assert detail_energy(flat(77)).max() == 0
     assert np.all(pixel_error(flat(10, 0, 0), flat(250, 30, 0)) == 90)
     assert np.all(saturation(flat(250, 50, 50)) == 204)  # 255 (max - min) / max
     assert luma(flat(255, 0, 0)) == pytest.approx(0.299 * 255, abs=0.5)

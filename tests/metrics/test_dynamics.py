@@ -12,18 +12,8 @@ import pytest
 from dltb.metrics import plot
 from dltb.metrics.columns import write_columns
 from dltb.metrics.distances import Metric
-from dltb.metrics.dynamics import (
-    Look,
-    detail_energy,
-    detect_cycle,
-    growth_rate,
-    look,
-    mean_lab,
-    measure_run,
-    saturation,
-    table_columns,
-    thinned,
-)
+from dltb.metrics.dynamics import detect_cycle, growth_rate, measure_run, table_columns, thinned
+from dltb.metrics.look import Look, detail_energy, look, mean_lab, saturation
 from dltb.metrics.pixel import mean_absolute_difference
 from dltb.metrics.table import METRICS, MetricSpec
 

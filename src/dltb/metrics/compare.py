@@ -15,8 +15,9 @@ from types import MappingProxyType
 import numpy as np
 
 from dltb.metrics.bootstrap import Interval, mean_interval
+from dltb.metrics.look import detail_energy, saturation
 from dltb.metrics.pixel import mean_absolute_difference
-from dltb.metrics.zones import EXCESS, FRAME, Zones, detail, find_zones, luma, pixel_error, saturation, zone_means
+from dltb.metrics.zones import EXCESS, FRAME, Zones, find_zones, luma, pixel_error, zone_means
 
 SOURCE = "source"  # the name of the row that is the ground truth
 MAD, DETAIL, SATURATION, CHURN = "mad", "detail", "saturation", "delta_prev"
@@ -95,7 +96,7 @@ def _step_values(
     pictures: Mapping[str, np.ndarray], source: np.ndarray, zones: Zones | None
 ) -> Iterator[tuple[Key, float]]:
     for name, frame in pictures.items():
-        maps = {DETAIL: detail(frame), SATURATION: saturation(frame)}
+        maps = {DETAIL: detail_energy(frame), SATURATION: saturation(frame)}
         if name != SOURCE:
             maps = {MAD: pixel_error(frame, source), **maps}
         for metric, values in maps.items():

@@ -45,16 +45,6 @@ def pixel_error(frame: np.ndarray, source: np.ndarray) -> np.ndarray:
     return cv2.absdiff(frame, source).mean(axis=2, dtype=np.float32)
 
 
-def detail(frame: np.ndarray) -> np.ndarray:
-    """float32 [H, W], 0..1020: |Laplacian| (the four neighbours minus four times the pixel) of the BT.601 luma."""
-    return np.abs(cv2.Laplacian(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY), cv2.CV_32F))
-
-
-def saturation(frame: np.ndarray) -> np.ndarray:
-    """uint8 [H, W], 0..255: S of HSV; 0 is grey."""
-    return cv2.cvtColor(frame, cv2.COLOR_RGB2HSV)[..., 1]
-
-
 def luma(frame: np.ndarray) -> float:
     """0..255: mean BT.601 luma of a frame, uint8 [H, W, 3]."""
     return float(cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY).mean())
