@@ -210,3 +210,25 @@ def test_the_environment_says_what_ran() -> None:
     assert found["versions"]["torch"].startswith(torch.__version__.split("+")[0])
     assert all(found["versions"].values())
     assert json.loads(json.dumps(found)) == found
+
+
+def test_only_the_false_float32_line_is_dropped(tiny_turbo, monkeypatch) -> None:
+    """Catches a filter that hides more: a list that names modules, and any other warning of that module, are true; and
+    a wording of diffusers that the filter no longer meets."""
+    log = logging.getLogger("diffusers.models.modeling_utils")
+    seen: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: seen.append(record.getMessage())
+    monkeypatch.setattr(log, "handlers", [listener])
+    monkeypatch.setattr(log, "propagate", False)
+    tiny_turbo.pipe.vae.to(dtype=torch.float32)
+    assert seen == []
+    monkeypatch.setattr(log, "filters", [])
+    tiny_turbo.pipe.vae.to(dtype=torch.float32)
+    assert [("AutoencoderKL" in text, "kept in float32: []" in text) for text in seen] == [(True, True)]
+    monkeypatch.undo()
+    monkeypatch.setattr(log, "handlers", [listener])
+    monkeypatch.setattr(log, "propagate", False)
+    for text in (true := [seen[0].replace("[]", "['norm']"), "something else"]):
+        log.warning(text)
+    assert seen[1:] == true
