@@ -15,3 +15,19 @@ lint:
 fix:
     uv run ruff format
     uv run ruff check --fix
+
+# pack tracked files and untracked/input for a pod
+bundle:
+    scripts/bundle.sh
+
+# what the hub cache holds
+hf-status:
+    scripts/hf-cache.sh status
+
+# remove every other model from the hub cache
+hf-keep key:
+    scripts/hf-cache.sh keep {{key}}
+
+# remove every model from the hub cache
+hf-clean:
+    scripts/hf-cache.sh clean
