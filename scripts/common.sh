@@ -18,6 +18,7 @@ LOG=/dev/null
 JOB=
 STOPPED=
 LEGS=0
+export PYTHONUNBUFFERED=1 # a log in the order in which things happened
 
 die() {
   printf 'error: %s\n' "$*" >&2

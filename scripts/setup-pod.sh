@@ -61,9 +61,11 @@ look_around() {
   if [ -n "$driver" ] && [ "${driver%%.*}" -lt "$LEAST_DRIVER" ]; then
     say "WARNING: NVIDIA driver $driver; the CUDA 13 wheels want $LEAST_DRIVER or newer: take another host"
   fi
+  command -v uv >/dev/null || say "NOTE: $UV_BIN_DIR is not in PATH; add it: export PATH=\"$UV_BIN_DIR:\$PATH\""
   [ -n "${HF_HOME:-}" ] || say "NOTE: HF_HOME is not set; scripts/hf-cache.sh and EVICT_CACHE=1 want it"
   command -v rsync >/dev/null || say "NOTE: no rsync here; apt-get install rsync, to copy results home"
-  "$VENV/bin/python" -c 'from dltb.models.device import available_devices; print("devices:", *available_devices())'
+  "$VENV/bin/python" -c 'from dltb.models.device import available_devices; print("devices:", *available_devices())' ||
+    say "WARNING: the environment in $VENV does not work"
 }
 
 [ "$(uname -s)" = Linux ] || die "setup-pod.sh is for Linux pods; here: pip install uv && uv sync"
