@@ -122,8 +122,9 @@ leg() {
 
 # tool_leg TITLE TOOL ARGUMENT...: a leg that is one of the project's tools; EXTRA_ARGS goes to every one.
 tool_leg() {
-  local title=$1 tool=$2 extra=()
+  local title=$1 tool=$2 extra
   shift 2
+  extra=()
   read -r -d '' -a extra <<<"${EXTRA_ARGS:-}" || true
   leg "$title" "$VENV/bin/$tool" "$@" ${extra[@]+"${extra[@]}"}
 }

@@ -11,8 +11,8 @@ from tests.scripts.conftest import ROOT, Place
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")
 NEEDED = [
-    "basename", "bash", "cat", "chmod", "cp", "curl", "cut", "dirname", "head", "install", "mkdir", "mktemp", "python3", "rm",
-    "sed", "sha256sum", "tar", "tee", "tr", "uname",
+    "basename", "bash", "cat", "chmod", "cp", "curl", "cut", "dirname", "head", "install", "mkdir", "mktemp", "python3",
+    "rm", "sed", "sha256sum", "tar", "tee", "tr", "uname",
 ]  # fmt: skip
 PROJECT = '[project]\nname = "nothing"\nversion = "0"\nrequires-python = ">=3.11"\n[tool.uv]\npackage = false\n'
 
