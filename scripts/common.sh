@@ -53,11 +53,15 @@ is_dry() {
 }
 
 # The words of a command as a shell reads them; printf %q differs between versions of bash.
+ESCAPE_QUOTES="s/'/'\\\\''/g"
 quoted() {
   local word gap=
   for word in "$@"; do
     case $word in
-      '' | *[!A-Za-z0-9_./:=,@%+-]*) word="'$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'" ;;
+      '' | *[!A-Za-z0-9_./:=,@%+-]*)
+        word=$(printf '%s' "$word" | sed "$ESCAPE_QUOTES")
+        word="'$word'"
+        ;;
     esac
     printf '%s%s' "$gap" "$word"
     gap=' '

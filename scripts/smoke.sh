@@ -13,7 +13,7 @@
 #   KLEIN_MODEL      flux2-klein-4b
 #   SMOKE_DISTANCE   0     1: score the frames of dltb-iterate with DreamSim (downloads 2.7 GB once), or the name of
 #                          another metric, such as flip, which downloads nothing
-#   EXTRA_ARGS             more flags for every run, split at white space
+#   EXTRA_ARGS             more flags for every run of a model, split at white space
 #   DRY_RUN SKIP_GPU_CHECK 1: print the commands; 1: go on without CUDA or MPS
 
 # shellcheck source=common.sh

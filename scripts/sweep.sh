@@ -35,6 +35,7 @@ BASELINE=${BASELINE:-0.7}
 TAIL_FRAMES=${TAIL_FRAMES:-60}
 STRENGTH=${STRENGTH-0.55}
 DESC=${DESC-a sharp, natural photograph of the same scene}
+warp=$(as_switch "${REPROJECT:-1}" --reproject --no-reproject)
 
 # shellcheck disable=SC2086 # words of a list
 start $MODELS
@@ -65,8 +66,8 @@ continuous() {
 stateful() {
   local what=$1 subtree=$2 blend=$3 tails=$4
   shift 4
-  continuous "$what" "$subtree" --anchor-blend "$blend" "$(as_switch "${REPROJECT:-1}" --reproject --no-reproject)" \
-    --tail-frames "$TAIL_FRAMES" --tail-modes "$tails" "$@"
+  continuous "$what" "$subtree" --anchor-blend "$blend" "$warp" --tail-frames "$TAIL_FRAMES" \
+    --tail-modes "$tails" "$@"
 }
 
 for model in $MODELS; do

@@ -104,6 +104,7 @@ def test_inputs_come_from_environment_then_own_file_then_examples(pod: Place) ->
     ("script", "settings", "says"),
     [
         ("sweep.sh", {"OFFLOAD": "yes"}, "a switch is 0 or 1, got 'yes'"),
+        ("sweep.sh", {"REPROJECT": "ab"}, "a switch is 0 or 1, got 'ab'"),
         ("sweep-prompt.sh", {"PROMPTS": "none oils"}, "unknown prompt 'oils'"),
         ("sweep-prompt.sh", {"MODEL": "flux2-klein-4b"}, "has no strength"),
         ("sweep-klein.sh", {"CONDITIONING": "dualref"}, "CONDITIONING is blend or dual-ref"),
@@ -119,6 +120,7 @@ def test_a_wrong_setting_is_one_line(script: str, settings: dict[str, str], says
     """Catches a typo that runs something else for hours."""
     done = pod.dry(script, **settings)
     assert done.returncode == 2
+    assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
 

@@ -17,6 +17,9 @@ class ProbeOptions:
         parse=whole(1),
     )
     card_gb: float | None = option(
-        None, "imitate a card of this size: give the process no more memory (CUDA)", metavar="GB", parse=number(0, above=True)
+        None,
+        "imitate a card of this size: give the process no more memory (CUDA)",
+        metavar="GB",
+        parse=number(0, above=True),
     )
     json: str | None = option(None, "write the numbers to this file too", metavar="FILE")
