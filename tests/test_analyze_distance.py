@@ -270,6 +270,12 @@ def _foreign_report(root: Path) -> list[str]:
         (_foreign_report, "was not written by dltb-distance"),
         (lambda root: ["--out", str(root / "gone" / "a.csv")], "gone is not a folder"),
         (lambda root: ["--out", str(root / "a"), "--json", str(root / "a")], "the same file"),
+        (
+            lambda root: ["--out", str(root / "a"), "--json", str(root / "clip_free-running" / ".." / "a")],
+            "the same file",
+        ),
+        (lambda root: ["--out", ""], "--out is empty"),
+        (lambda root: ["--json", ""], "--json is empty"),
         (lambda root: ["--metric", "sim"], "did you mean ssim?"),
         (lambda root: ["--metric", "ms-ssim"], "needs frames of at least 161x161 px"),
         (lambda root: ["--metric", "ssim", "--device", "cuda"], "torch finds no CUDA device"),
@@ -316,6 +322,21 @@ def test_what_has_no_effect_is_said(tmp_path: Path, capsys) -> None:
     assert "NOTE: --device has no effect" in out
     assert main([str(run), *PIXEL]) == 0
     assert "NOTE" not in capsys.readouterr().out
+
+
+def test_one_process_at_a_time_writes_a_table(tmp_path: Path, capsys) -> None:
+    """Catches two processes that write one temporary file, and a lock that stays behind."""
+    from dltb.output.run_directory import locked
+
+    run = make_run(tmp_path, [100, 110])
+    with locked(run / "distance_metrics.csv"):
+        assert main([str(run), *PIXEL]) == 2
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1
+        assert f"another process is writing {run / 'distance_metrics.csv'}; wait for it, or give another --out" in error
+        assert main([str(run), *PIXEL, "--out", str(tmp_path / "other.csv")]) == 0
+    assert main([str(run), *PIXEL]) == 0
+    assert {path.name for path in run.iterdir()} == {"frames", "distance_metrics.csv"}
 
 
 def test_a_light_install_is_told_what_is_missing(tmp_path: Path, capsys, monkeypatch) -> None:

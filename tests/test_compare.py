@@ -185,6 +185,9 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, clip: Path, capsys: pytest
     assert f"no frames in {empty}" in refused(capsys, run, empty)
     assert f"no frames of the main loop in {tails}" in refused(capsys, run, tails)
     assert f"{still} is no run of a clip" in refused(capsys, run, still)
+    for name, value in (("input sha256", None), ("input sha256", 7), ("width", None), ("height", "64")):
+        odd = make_run(tmp_path / f"odd {name} {value}", clip, frames, **{name: value})
+        assert f"{odd} is no run of a clip" in refused(capsys, run, odd)
     assert "is given twice" in refused(capsys, run, run / "frames")
     told = refused(capsys, run, elsewhere)
     assert "different sources" in told
@@ -250,7 +253,7 @@ def test_only_its_own_files_are_replaced(tmp_path: Path, clip: Path, capsys: pyt
 
 def test_all_files_or_none(tmp_path: Path, clip: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Catches a new table beside the figure of an older comparison, and half files, when the disk is full."""
-    from dltb.metrics import compare_plot
+    from dltb.runs import comparison
 
     def full(*rest: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
@@ -260,7 +263,7 @@ def test_all_files_or_none(tmp_path: Path, clip: Path, monkeypatch: pytest.Monke
     assert main([*runs[:2], "--source", str(clip), "--out", str(out)]) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     capsys.readouterr()
-    monkeypatch.setattr(compare_plot, "plot_comparison", full)
+    monkeypatch.setattr(comparison, "plot_comparison", full)
     assert main([*runs, "--source", str(clip), "--out", str(out)]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: cannot write {out / 'compare.png'}: No space")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
@@ -280,9 +283,49 @@ def test_options_reach_the_intervals(tmp_path: Path, clip: Path) -> None:
     assert widths[2] != widths[0]
 
 
-def test_a_figure_of_many_runs(tmp_path: Path, clip: Path) -> None:
-    """Catches a ladder of runs that runs out of colours or letters, and pairs that the table of curves lacks."""
+def test_a_figure_of_many_runs(tmp_path: Path, clip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Catches a ladder of runs that runs out of colours or letters, pairs that the table of curves lacks, and a screen
+    full of the lines of all pairs."""
     sources = sources_of(clip, 6)
     runs = [str(make_run(tmp_path / f"run{seed}", clip, noisy(sources, seed))) for seed in range(9)]
     assert main([*runs, "--source", str(clip), "--out", str(tmp_path / "out")]) == 0
     assert len(curves_of(tmp_path / "out")) == 9 * 8 / 2
+    assert capsys.readouterr().out.count("decorrelation: A | ") == 8
+
+
+def test_out_is_checked_before_anything_is_measured(
+    tmp_path: Path, clip: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches minutes of measuring for a folder that cannot be made, and one that is left behind by a failure."""
+    from dltb.output.run_directory import locked
+    from dltb.runs import comparison
+
+    runs = [str(make_run(tmp_path / run, clip, sources_of(clip))) for run in ("a", "b")]
+    command = [*runs, "--source", str(clip), "--out"]
+    monkeypatch.setattr(comparison, "measure_runs", lambda *_: pytest.fail("measured"))
+    assert "--out is empty" in refused(capsys, *command, "")
+    assert "/proc/dltb: No such file" in refused(capsys, *command, "/proc/dltb") if Path("/proc").is_dir() else True
+    with locked(tmp_path / "out" / "compare.csv"):
+        told = refused(capsys, *command, tmp_path / "out")
+    assert f"another process is writing {tmp_path / 'out' / 'compare.csv'}; wait for it, or give another --out" in told
+
+    def broken(*rest: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(comparison, "measure_runs", broken)
+    assert main([*command, str(tmp_path / "fresh")]) == 130
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_the_first_frame_alone(tmp_path: Path, clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Catches empty panels where a comparison has no zones: the first frame of a clip has no frame before it."""
+    from matplotlib.figure import Figure
+
+    saved, savefig = [], Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (saved.append(self), savefig(self, *a, **k)))
+    frames = noisy(sources_of(clip, 1), 1)
+    runs = [str(make_run(tmp_path / run, clip, frames)) for run in ("a", "b")]
+    assert main([*runs, "--source", str(clip), "--out", str(tmp_path / "out")]) == 0
+    panels = saved[0].axes[:3]
+    assert [len(axes.patches) for axes in panels] == [2, 3, 3]  # the source has no error to itself
+    assert {axes.get_xticklabels()[0].get_text() for axes in panels} == {"whole frame"}

@@ -155,8 +155,8 @@ def test_plot_is_a_png_with_a_panel_a_series(tmp_path: Path, capsys) -> None:
     assert "stabilization_plot.png" in capsys.readouterr().out
     with Image.open(tmp_path / "stabilization_plot.png") as image:
         assert image.format == "PNG"
-        assert image.width == 1080
-        assert image.height > 900
+        assert image.width == 1440
+        assert image.height > 1200
     assert len(report(tmp_path)) == 3
     assert len(list(tmp_path.iterdir())) == 3
 

@@ -1,7 +1,6 @@
 """dltb-drift: how far a run's frames move, in pixels, from one to the next and from the source."""
 
 import argparse
-import csv
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 def analyze(options: DriftOptions) -> None:
     """Measure, write the table, print the summary."""
     from dltb.imaging.folder import find_frames, find_reference, list_frames, run_directory
+    from dltb.metrics.tables import write_csv
 
     if not options.source:
         raise UsageError("the path is empty; give a frames folder or a run directory")
@@ -71,7 +71,10 @@ def analyze(options: DriftOptions) -> None:
     reference = find_reference(frames)
     rows = measure(paths, reference)
     out = run_directory(frames) / "drift_metrics.csv"
-    write_table(out, paths, rows)
+    cells = (
+        (path.stem, f"{row.delta_prev:.6f}", f"{row.delta_original:.6f}") for path, row in zip(paths, rows, strict=True)
+    )
+    write_csv(out, ("frame", "delta_prev", "delta_original"), cells)
     print(f"{out}: {len(rows)} frames against {(reference or paths[0]).name}")
     if sequence.gaps:
         print(f"NOTE: missing frames: {sequence.describe_gaps()}")
@@ -88,17 +91,6 @@ def measure(paths: Sequence[Path], reference: Path | None) -> list["Drift"]:
     common_size([*paths, reference] if reference else paths)
     frames = map(read_image, watched(paths, "drift", "frames"))
     return list(drift(frames, read_image(reference) if reference else None))
-
-
-def write_table(out: Path, paths: Sequence[Path], rows: Sequence["Drift"]) -> None:
-    """Write the CSV whole or not at all."""
-    from dltb.imaging.atomic import replacing
-
-    with replacing(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("frame", "delta_prev", "delta_original"))
-        for path, row in zip(paths, rows, strict=True):
-            table.writerow((path.stem, f"{row.delta_prev:.6f}", f"{row.delta_original:.6f}"))
 
 
 def summary_text(paths: Sequence[Path], rows: list["Drift"]) -> str:

@@ -2,17 +2,12 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dltb import UsageError
 from dltb.args.errors import run_tool
 from dltb.args.parser import ToolParser, add_options, option, read_options
-
-if TYPE_CHECKING:
-    from dltb.metrics.series_table import Judged
 
 DESCRIPTION = """\
 Judge every series of a metrics CSV: did it settle, from which frame on, and at what value; or what does it do instead.
@@ -38,7 +33,7 @@ example:
   dltb-stabilization untracked/output_tiny_turbo/test_512_free-running/drift_metrics.csv --plot
 """
 
-REPORT_NAME = "stabilization_report.csv"
+REPORT_NAME, PLOT_NAME = "stabilization_report.csv", "stabilization_plot.png"
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,9 @@ class StabilizationOptions:
     """What dltb-stabilization is asked for."""
 
     table: str = option("", "a CSV with a frame column and one series a column", metavar="METRICS_CSV", positional=True)
-    plot: bool = option(False, "also draw stabilization_plot.png: each series with its plateau")
+    plot: bool = option(
+        False, "also draw stabilization_plot.png: each series with its plateau; above 12 series _2.png, ... go on"
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -63,47 +60,28 @@ def main(argv: list[str] | None = None) -> int:
 
 def detect(options: StabilizationOptions) -> None:
     """Judge, write the report, print it."""
-    from dltb.metrics.series_table import judge_column, read_table, write_report
+    from dltb.metrics.series_table import is_report, judge_table, report_text, write_report
+    from dltb.output.files import check_output
 
     if not options.table:
         raise UsageError("the path is empty; give a metrics CSV")
     path = Path(options.table)
     if options.plot:
-        from dltb.metrics.stabilization_plot import plot_judged, require_matplotlib
+        from dltb.metrics.figure import require_matplotlib
+        from dltb.metrics.stabilization_plot import plot_judged
 
         require_matplotlib()
-    labels, columns = read_table(path)
+    count, rows = judge_table(path)
     report = path.with_name(REPORT_NAME)
-    check_report(path, report)
-    rows = [judge_column(labels, column) for column in columns]
+    if report.exists() and report.samefile(path):
+        raise UsageError(f"{path} has the name of the report that would be written; rename it first")
+    check_output(report, is_ours=is_report, tool="dltb-stabilization", otherwise="move it away first")
+    write_report(report, rows)
     outputs = [report]
-    write_report(outputs[0], rows)
     if options.plot:
-        outputs.append(path.with_name("stabilization_plot.png"))
-        plot_judged(rows, outputs[-1], title=f"{path.resolve().parent.name}/{path.name}")
-    print(f"{', '.join(map(str, outputs))}: {len(labels)} rows")
-    print(table_text(rows))
-
-
-def check_report(table: Path, report: Path) -> None:
-    """Refuse to write over the table itself, or over a file of that name that is no report."""
-    from dltb.metrics.series_table import REPORT_COLUMNS
-
-    if report.exists() and table.exists() and report.samefile(table):
-        raise UsageError(f"{table} has the name of the report that would be written; rename it first")
-    if report.is_file() and not report.read_bytes().startswith(",".join(REPORT_COLUMNS).encode()):
-        raise UsageError(f"{report} exists and is no report of dltb-stabilization; move it away first")
-
-
-def table_text(rows: Sequence["Judged"]) -> str:
-    """The report, aligned, for a reader; the reasons on lines of their own."""
-    from dltb.metrics.series_table import REPORT_COLUMNS, report_row
-
-    cells = [REPORT_COLUMNS[:-1], *(report_row(row)[:-1] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(f"{cell or '-':{width}}" for cell, width in zip(row, widths, strict=True)) for row in cells]
-    reasons = [f"    {row.verdict.reason}" for row in rows]
-    return "\n".join([lines[0].rstrip(), *(f"{a.rstrip()}\n{b}" for a, b in zip(lines[1:], reasons, strict=True))])
+        outputs += plot_judged(rows, path.with_name(PLOT_NAME), title=f"{path.resolve().parent.name}/{path.name}")
+    print(f"{', '.join(map(str, outputs))}: {count} rows")
+    print(report_text(rows))
 
 
 if __name__ == "__main__":

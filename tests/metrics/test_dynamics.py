@@ -3,6 +3,7 @@
 import colorsys
 import itertools
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -10,12 +11,12 @@ import numpy as np
 import pytest
 
 from dltb.metrics import plot
-from dltb.metrics.columns import write_columns
 from dltb.metrics.distances import Metric
-from dltb.metrics.dynamics import detect_cycle, growth_rate, measure_run, table_columns, thinned
+from dltb.metrics.dynamics import Growth, detect_cycle, growth_rate, measure_run, table_columns, thinned
 from dltb.metrics.look import Look, detail_energy, look, mean_lab, saturation
 from dltb.metrics.pixel import mean_absolute_difference
 from dltb.metrics.table import METRICS, MetricSpec
+from dltb.metrics.tables import write_columns
 
 
 def flat(*colour: int, side: int = 8) -> np.ndarray:
@@ -178,13 +179,18 @@ def test_thinned_frames_keep_their_distance(picture: np.ndarray) -> None:
 NUMBERS = list(range(1, 61))
 
 
+def grow(numbers: Sequence[int], distances: Sequence[float | None], levels_per_unit: float = 1e4) -> Growth:
+    """The rate of a distance whose frames differ by so many levels a unit."""
+    return growth_rate(numbers, distances, [d if d is None else d * levels_per_unit for d in distances])
+
+
 @pytest.mark.parametrize("rate", [0.2, math.log(2)])
 @pytest.mark.parametrize("stride", [1, 10])
 def test_growth_that_saturates(rate: float, stride: int) -> None:
     """Catches the plateau in the fit, a rate per row instead of per pass, base 2 or 10, and a start that is cut off."""
     numbers = [n * stride for n in NUMBERS]
     distances = [40 / (1 + 39_999 * math.exp(-rate * (i * stride))) for i in range(60)]
-    found = growth_rate(numbers, distances)
+    found = grow(numbers, distances)
     if rate * stride > 3:  # the whole of the growth takes three rows
         assert found.rate is None
         assert "frames lie before the final level" in found.reason
@@ -196,6 +202,24 @@ def test_growth_that_saturates(rate: float, stride: int) -> None:
     assert f"doubles every {math.log(2) / found.rate:.3g} passes" in str(found)
 
 
+@pytest.mark.parametrize(("start", "rate"), [(0.05, 0.14), (0.2, 0.14), (0.6, 0.14), (0.05, 0.07), (40, -0.14)])
+def test_rounding_to_levels_does_not_bend_the_rate(start: float, rate: float) -> None:
+    """Catches a fit over frames whose difference is smaller than what 8 bits hold, where 0.14 reads 0.21."""
+    random = np.random.default_rng(0)
+    frame = random.integers(60, 196, (48, 48, 3))
+    direction = random.standard_normal(frame.shape)
+    direction /= np.abs(direction).mean()
+    sizes = np.minimum(start * np.exp(rate * np.arange(130)), 20 if rate > 0 else 40)
+    apart = [np.rint(frame + size * np.roll(direction, i, axis=1)) - frame for i, size in enumerate(sizes)]
+    levels = [float(np.abs(difference).mean()) for difference in apart]
+    found = growth_rate(range(1, 131), levels, levels)
+    assert found.rate == pytest.approx(rate, rel=0.06)
+    assert levels[found.first - 1] >= 0.5
+    assert levels[found.last - 1] >= 0.5
+    distances = [level**0.74 for level in levels]  # as FLIP grows
+    assert growth_rate(range(1, 131), distances, levels).rate == pytest.approx(0.74 * rate, rel=0.06)
+
+
 def test_the_doubling_map() -> None:
     """Catches an estimate that only knows smooth curves: x -> 2x mod 1 has the exponent ln 2."""
     x = np.random.default_rng(0).random(2000)
@@ -204,14 +228,14 @@ def test_the_doubling_map() -> None:
         apart = np.abs(x - y)
         distances.append(float(np.minimum(apart, 1 - apart).mean()))  # on a circle
         x, y = 2 * x % 1, 2 * y % 1
-    assert growth_rate(range(1, 41), distances).rate == pytest.approx(math.log(2), rel=0.1)
+    assert grow(range(1, 41), distances).rate == pytest.approx(math.log(2), rel=0.1)
 
 
 @pytest.mark.parametrize("floor", [0.02, 0])
 def test_decay(floor: float) -> None:
     """Catches log 0, a floor of rounding in the fit, and a contraction reported as growth."""
     distances = [40 * math.exp(-0.3 * i) + floor if i < 30 or floor else 0.0 for i in range(60)]
-    found = growth_rate(NUMBERS, distances)
+    found = grow(NUMBERS, distances)
     assert found.rate == pytest.approx(-0.3, rel=0.08)
     assert "halves every" in str(found)
     assert found.last == 30 if not floor else 10 < found.last < 30
@@ -221,7 +245,7 @@ def test_equal_starts_and_missing_frames() -> None:
     """Catches zeros before the runs part, and frames that the other run lacks."""
     distances = [0, 0, 0, *(1e-4 * math.exp(0.25 * i) for i in range(57))]
     distances[10] = distances[40] = None
-    found = growth_rate(NUMBERS, distances)
+    found = grow(NUMBERS, distances)
     assert found.rate == pytest.approx(0.25, rel=1e-6)
     assert found.first == 4
 
@@ -231,16 +255,25 @@ def test_equal_starts_and_missing_frames() -> None:
     [
         ([0.0] * 60, "the same in every common frame"),
         ([None] * 60, "the same in every common frame"),
-        ([*[0.0] * 57, 1.0, 2.0, 3.0], "differ in 3 common frames"),
+        ([*[0.0] * 57, 1.0, 2.0, 3.0], "differ by half a level or more in 3 common frames"),
+        ([1e-5 * 1.01**i for i in range(60)], "never differ by 0.5 levels"),
         ([20 + 5 * math.sin(i) for i in range(60)], "needs a change of 10-fold"),
         ([0.001, 0.3, 90, *[100.0] * 57], "only 2 frames lie before the final level"),
         ([*[0.001] * 40, 0.02, 9.0, *[100.0] * 18], "no straight line"),
     ],
-    ids=["equal", "no common frame", "three frames", "far apart from the start", "at once", "a jump"],
+    ids=[
+        "equal",
+        "no common frame",
+        "three frames",
+        "within rounding",
+        "far apart from the start",
+        "at once",
+        "a jump",
+    ],
 )
 def test_what_has_no_rate(distances: list[float | None], reason: str) -> None:
     """Catches a number where nothing grew exponentially, and a crash instead of the reason."""
-    found = growth_rate(NUMBERS, distances)
+    found = grow(NUMBERS, distances)
     assert found.rate is None
     assert reason in str(found)
     assert str(found).startswith("no growth rate: ")

@@ -7,8 +7,9 @@ import pytest
 
 from dltb import UsageError
 from dltb.imaging.frames import read_image
+from dltb.metrics import figure as figure_module
 from dltb.metrics import plot
-from dltb.metrics.columns import read_columns, write_columns
+from dltb.metrics.tables import read_columns, write_columns
 
 FRAMES = [f"frame_{number:04d}" for number in range(10, 210, 10)]
 FAR = [0.8 * (1 - 0.9**i) for i in range(20)]
@@ -41,11 +42,13 @@ def test_a_table_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "a.csv").read_text().startswith("frame,flip_to_ref,flip_to_prev\nframe_0010,0.00000000,\n")
 
 
-@pytest.mark.parametrize("text", ["", "frame,a\nx,y\n", "frame,a\nx\n"])
-def test_other_files_are_no_tables(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "says"), [("", "is empty"), ("frame,a\nx,y\n", "line 2 'y'"), ("frame,a\nx\n", "line 2: 1 cells")]
+)
+def test_other_files_are_no_tables(tmp_path: Path, text: str, says: str) -> None:
     """Catches a traceback over a file that is something else."""
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(UsageError, match=r"a\.csv is not a table of distances"):
+    with pytest.raises(UsageError, match=rf"a\.csv.*{says}"):
         read_columns(tmp_path / "a.csv")
 
 
@@ -84,8 +87,8 @@ def test_a_table_on_disk_is_plotted(tmp_path: Path, figure: list) -> None:
     write_columns(tmp_path / "a.csv", FRAMES, COLUMNS)
     plot.plot_table(tmp_path / "a.csv", tmp_path / "a.png")
     image = read_image(tmp_path / "a.png")
-    assert image.shape[1] == plot.WIDTH * plot.DOTS_PER_INCH
-    colours = {tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in plot.COLOURS[:2]}
+    assert image.shape[1] == plot.WIDTH * figure_module.DOTS_PER_INCH
+    colours = {tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in figure_module.COLOURS[:2]}
     assert colours <= set(map(tuple, image.reshape(-1, 3).tolist()))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.png"]
 

@@ -1,4 +1,4 @@
-"""The options of a distance between frames, shared by the tools that measure one."""
+"""The options of the tools that measure: which distance, and of what."""
 
 from dataclasses import dataclass
 
@@ -43,4 +43,28 @@ class MetricOptions:
         "period that divides K; 0 leaves the column out",
         metavar="K",
         parse=whole(0, at_most=64),
+    )
+
+
+@dataclass(frozen=True)
+class DistanceOptions:
+    """What dltb-distance is asked for, besides the metric."""
+
+    source: str = option(
+        "", "the folder of frames, or the run directory that holds it", metavar="RUN_DIR|FRAMES_DIR", positional=True
+    )
+    every: int = option(
+        1, "take every Nth saved frame; *_to_prev is then to the frame taken before", metavar="N", parse=whole(1)
+    )
+    device: str | None = option(
+        None, "where to run; the default is cuda, else mps, else the cpu", choices=("cuda", "mps", "cpu")
+    )
+    out: str | None = option(
+        None, "the table to write; the default is distance_metrics.csv in the run directory", metavar="CSV"
+    )
+    json: str | None = option(None, "also write settings, summary and rows as JSON", metavar="FILE")
+    against: str | None = option(
+        None,
+        "a second run: also the distance between frames of the same number, and how fast it grows",
+        metavar="OTHER_RUN",
     )

@@ -4,7 +4,6 @@ A run is compared with its source, in zones, and with the other runs; runs that 
 differences, whose intervals are narrower than those of the runs. Knows nothing of run directories.
 """
 
-import csv
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from dltb.metrics import tables
 from dltb.metrics.bootstrap import Interval, mean_interval
 from dltb.metrics.look import detail_energy, saturation
 from dltb.metrics.pixel import mean_absolute_difference
@@ -160,7 +160,7 @@ def summarize(series: Series, runs: Sequence[str], *, confidence: float = 0.95, 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write the long table; low and high are empty where there are too few frames."""
     cells = ((row.key.run, row.key.zone, row.key.metric, *_cells(row.interval)) for row in rows)
-    _write(path, ROW_COLUMNS, cells)
+    tables.write_rows(path, ROW_COLUMNS, cells)
 
 
 def _cells(interval: Interval) -> tuple[str, ...]:
@@ -171,11 +171,4 @@ def _cells(interval: Interval) -> tuple[str, ...]:
 def write_curves(path: Path, curves: Curves) -> None:
     """Write the curves, one under the other."""
     cells = ((curve.name(), str(n), f"{value:.6f}") for curve, values in curves.items() for n, value in values.items())
-    _write(path, CURVE_COLUMNS, cells)
-
-
-def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(header)
-        table.writerows(rows)
+    tables.write_rows(path, CURVE_COLUMNS, cells)

@@ -1,7 +1,4 @@
-"""The figure of a comparison: zones as bars with their intervals, decorrelation and tails as curves.
-
-matplotlib without a display, and without its global state.
-"""
+"""The figure of a comparison: zones as bars with their intervals, decorrelation and tails as curves."""
 
 import itertools
 import string
@@ -11,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dltb.metrics.bootstrap import Interval
 from dltb.metrics.compare import DETAIL, MAD, SATURATION, SOURCE, Curve, Curves, Key, Row
-from dltb.metrics.zones import INSIDE, OUTSIDE
+from dltb.metrics.figure import COLOURS, new_figure, plain_frame
+from dltb.metrics.zones import FRAME, INSIDE, OUTSIDE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,18 +17,16 @@ if TYPE_CHECKING:
 
 MADE_BY = {"Software": "dltb-compare"}  # a PNG text chunk by which the tool knows its figure
 WIDTH, ROW_HEIGHT, LINE_HEIGHT = 7.6, 2.7, 0.17  # inches
-DOTS_PER_INCH = 200
-# Okabe and Ito's, told apart by colour-blind readers too; above seven runs they come again.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SOURCE_COLOUR = "0.65"
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)))
-ALL_PAIRS_UP_TO = 3  # runs; above, the figure shows the pairs with the first run, and the table of curves all
+ALL_PAIRS_UP_TO = 3  # runs; above, a reader is shown the pairs with the first run, and the table of curves has all
 BAR: Mapping[str, Any] = {"linewidth": 0, "error_kw": {"linewidth": 1, "capsize": 2, "ecolor": "0.2"}}
 ZONE_PANELS = (
     (MAD, "MAD to the source (levels)"),
     (DETAIL, "detail, mean |Laplacian| (levels)"),
     (SATURATION, "saturation, HSV S (0-255)"),
 )
+ZONE_LABELS = {INSIDE: "inside zones", OUTSIDE: "outside"}
 # name, how many tails a curve is about, label
 TAIL_PANELS = (("tails", 2, "MAD between tails (levels)"), ("luma", 1, "mean luma of a tail (levels)"))
 LONGEST_NAME = 100  # letters; the start of a longer path is left out
@@ -45,13 +41,9 @@ def plot_comparison(
     confidence: float,  # of the rows' intervals
 ) -> None:
     """Write the figure as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     found = {row.key: row.interval for row in rows}
     height = 2 * ROW_HEIGHT + LINE_HEIGHT * (len(runs) + 3)
-    figure = Figure(figsize=(WIDTH, height), dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(WIDTH, height)
     panels = figure.subplot_mosaic([[metric for metric, _ in ZONE_PANELS], lower_row(curves)])
     for metric, label in ZONE_PANELS:
         draw_zones(panels[metric], found, runs, metric)
@@ -84,15 +76,20 @@ def lower_row(curves: Curves) -> list[str]:
 
 
 def draw_zones(axes: "Axes", found: Mapping[Key, Interval], runs: Sequence[str], metric: str) -> None:
-    """One group of bars a zone; the source is a bar where it has a value of its own."""
-    names = [name for name in (SOURCE, *runs) if any(Key(name, zone, metric) in found for zone in (INSIDE, OUTSIDE))]
-    for place, zone in enumerate((INSIDE, OUTSIDE)):
+    """One group of bars a zone; the source is a bar where it has a value of its own.
+
+    The first frame of a clip has no zones, so a comparison of that frame alone shows the whole frame.
+    """
+    there = {key.zone for key in found if key.metric == metric}
+    zones = {zone: label for zone, label in ZONE_LABELS.items() if zone in there} or {FRAME: "whole frame"}
+    names = [name for name in (SOURCE, *runs) if any(Key(name, zone, metric) in found for zone in zones)]
+    for place, zone in enumerate(zones):
         for i, name in enumerate(names):
             interval = found.get(Key(name, zone, metric))
             if interval is not None:
                 x = place + (i + 0.5 - len(names) / 2) * 0.8 / len(names)
                 axes.bar(x, interval.mean, 0.74 / len(names), color=_colour(name, runs), yerr=_error(interval), **BAR)
-    axes.set_xticks((0, 1), ("inside zones", "outside"))
+    axes.set_xticks(range(len(zones)), zones.values())
     axes.set_ylim(bottom=0)
 
 
@@ -106,13 +103,17 @@ def _colour(name: str, runs: Sequence[str]) -> str:
     return SOURCE_COLOUR if name == SOURCE else COLOURS[list(runs).index(name) % len(COLOURS)]
 
 
+def shown_pairs(runs: Sequence[str]) -> list[tuple[str, str]]:
+    """The pairs that a reader is shown: all of a few runs, those with the first run of many."""
+    if len(runs) > ALL_PAIRS_UP_TO:
+        return [(runs[0], other) for other in runs[1:]]
+    return list(itertools.combinations(runs, 2))
+
+
 def draw_pairs(axes: "Axes", curves: Curves, runs: Sequence[str]) -> None:
     """How far frames of equal number are apart."""
     letters = letters_of(runs)
-    pairs = list(itertools.combinations(runs, 2))
-    if len(runs) > ALL_PAIRS_UP_TO:
-        pairs = [(runs[0], other) for other in runs[1:]]
-    for i, (a, b) in enumerate(pairs):
+    for i, (a, b) in enumerate(shown_pairs(runs)):
         # With every pair drawn, a pair has no colour of a run to go by.
         colour = _colour(b, runs) if a == runs[0] else "0.25"
         _line(axes, curves[Curve((a, b))], colour, DASHES[i % len(DASHES)], f"{letters[a]}, {letters[b]}")
@@ -158,9 +159,8 @@ def finish(axes: "Axes") -> None:
     axes.xaxis.label.set_size("small")
     axes.yaxis.label.set_size("small")
     axes.tick_params(labelsize="small")
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain_frame(axes)
+    axes.grid(visible=False, axis="x")
 
 
 def add_names(figure: "Figure", runs: Sequence[str], caption: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dltb import RunError, UsageError
+from dltb.metrics.pixel import mean_absolute_difference
 from dltb.metrics.table import METRICS, MetricSpec, metric_key
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ def _flip(device: str, dreamsim: Any) -> tuple[Callable, Callable]:
 
 
 def _pixel(device: str, dreamsim: Any) -> tuple[Callable, Callable]:
-    from dltb.metrics.pixel import mean_absolute_difference
-
     def compare(images: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> np.ndarray:
         return np.array([mean_absolute_difference(a, b) for a, b in zip(images, references, strict=True)])
 
@@ -126,6 +125,7 @@ class Distance:
     to_prev: float | None  # None for the first frame
     to_lag: float | None = None  # to the frame k before; None for the first k
     to_other: float | None = None  # to the same frame of another run; None where that has none
+    levels: float | None = None  # the same as a mean absolute difference, 0..255, whatever the metric
 
 
 def score(
@@ -153,9 +153,9 @@ def score(
         chain = [*past, *ready]
         to_prev = _back(metric, chain, len(ready), 1)
         to_lag = _back(metric, chain, len(ready), lag) if lag else nothing
-        theirs = itertools.islice(partners, len(ready))
-        to_other = _across(metric, ready, list(theirs)) if others is not None else nothing
-        yield from map(Distance, to_ref, to_prev, to_lag, to_other)
+        theirs = list(itertools.islice(partners, len(ready))) or nothing
+        to_other, levels = _across(metric, ready, theirs), map(_levels, batch, theirs)
+        yield from map(Distance, to_ref, to_prev, to_lag, to_other, levels)
         past.extend(ready)
 
 
@@ -173,6 +173,10 @@ def _across(metric: Metric, ready: Sequence[Any], others: Sequence[np.ndarray | 
     prepared = metric.prepare([other for _, other in pairs])
     found = iter(metric.between([item for item, _ in pairs], prepared).tolist())
     return [None if other is None else next(found) for other in others]
+
+
+def _levels(frame: np.ndarray, other: np.ndarray | None) -> float | None:
+    return None if other is None else mean_absolute_difference(frame, other)
 
 
 def _batches(frames: Iterable[np.ndarray], size: int) -> Iterator[list[np.ndarray]]:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from dltb.metrics.colour import SRGB_TO_RELATIVE_XYZ, lab_curve, linear_light
+
 PIXELS_PER_DEGREE = 0.7 * 3840 / 0.7 * np.pi / 180  # 0.7 m away from a display 3840 px and 0.7 m wide
 
 _CSF = ((1, 0.0047, 0, 1e-5), (1, 0.0053, 0, 1e-5), (34.1, 0.04, 13.5, 0.025))  # a1, b1, a2, b2 of Y, Cx, Cz (table 1)
@@ -19,17 +21,8 @@ _WIDTH = 0.082  # w, degrees: width of the feature detectors
 _QC, _PC, _PT = 0.7, 0.4, 0.95  # colour: exponent, and the knee of the error's redistribution
 _QF = 0.5  # features: exponent
 
-_LINEAR_RGB_TO_XYZ = np.array(
-    [
-        [10135552 / 24577794, 8788810 / 24577794, 4435075 / 24577794],
-        [2613072 / 12288897, 8788810 / 12288897, 887015 / 12288897],
-        [1425312 / 73733382, 8788810 / 73733382, 70074185 / 73733382],
-    ]
-)
-_WHITE = _LINEAR_RGB_TO_XYZ.sum(axis=1)  # D65
-_TO_YCXCZ = np.array([[0, 116, 0], [500, -500, 0], [0, 200, -200]]) @ np.diag(1 / _WHITE) @ _LINEAR_RGB_TO_XYZ
+_TO_YCXCZ = np.array([[0, 116, 0], [500, -500, 0], [0, 200, -200]]) @ SRGB_TO_RELATIVE_XYZ
 _FROM_YCXCZ = np.linalg.inv(_TO_YCXCZ)  # of values without the offset of Y, -16
-_RELATIVE_XYZ = np.diag(1 / _WHITE) @ _LINEAR_RGB_TO_XYZ
 
 
 class Seen(NamedTuple):
@@ -42,7 +35,7 @@ class Seen(NamedTuple):
 
 def see(frame: np.ndarray) -> Seen:  # uint8 [H, W, 3]
     """The half of FLIP that depends on one frame alone."""
-    opponent = _times(_linear()[frame], _TO_YCXCZ)
+    opponent = _times(linear_light()[frame], _TO_YCXCZ)
     lightness = opponent[..., 0] / 116  # (Y + 16) / 116 of section 5.2, since the offset is left out here
     edge, point, smooth = _feature_kernels()
     return Seen(
@@ -75,15 +68,9 @@ def _spatially_filtered(opponent: np.ndarray) -> np.ndarray:
 
 def _hunt_lab(linear: np.ndarray) -> np.ndarray:
     """L*a*b*, its chroma scaled with the lightness (the Hunt effect, section 4.1.2)."""
-    x, y, z = cv2.split(_lab_curve(_times(linear, _RELATIVE_XYZ)))
+    x, y, z = cv2.split(lab_curve(_times(linear, SRGB_TO_RELATIVE_XYZ)))
     lightness = 116 * y - 16
     return cv2.merge([lightness, 5 * lightness * (x - y), 2 * lightness * (y - z)])  # 0.01 x 500 and 0.01 x 200
-
-
-def _lab_curve(relative: np.ndarray) -> np.ndarray:
-    delta = 6 / 29
-    line = relative * np.float32(1 / (3 * delta**2)) + np.float32(4 / 29)
-    return np.where(relative > delta**3, np.cbrt(relative), line)
 
 
 def _hyab(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -117,13 +104,6 @@ def _separable(channel: np.ndarray, along_x: np.ndarray, along_y: np.ndarray) ->
 
 def _times(pixels: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return cv2.transform(pixels, matrix.astype(np.float32))
-
-
-@lru_cache
-def _linear() -> np.ndarray:
-    """Linear light of every 8-bit sRGB value."""
-    value = np.arange(256) / 255
-    return np.where(value > 0.04045, ((value + 0.055) / 1.055) ** 2.4, value / 12.92).astype(np.float32)
 
 
 @lru_cache

@@ -43,7 +43,7 @@ def strongest_period(x: np.ndarray) -> Oscillation | None:
         return None
     frequency = frequencies[np.argmax(power)]
     waves = sinusoids(frequency, n)
-    fitted = waves @ np.linalg.lstsq(waves, y, rcond=None)[0]
+    fitted = waves @ least_squares(waves, y)
     predicted = cross_prediction(waves, y)
     return Oscillation(1 / frequency, float(np.sqrt(2) * fitted.std()), float((y - fitted).std()), predicted)
 
@@ -57,13 +57,18 @@ def sinusoids(frequency: float, n: int) -> np.ndarray:
     return np.stack(cosines + sines, axis=1)
 
 
+def least_squares(waves: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Coefficients of the columns, by the normal equations: a few sinusoids are far from collinear, and it is fast."""
+    return np.linalg.pinv(waves.T @ waves, hermitian=True) @ (waves.T @ y)
+
+
 def cross_prediction(waves: np.ndarray, y: np.ndarray) -> float:
     """Two-fold cross-validation in time: a period that holds predicts the other half, chance and wandering do not."""
     half = len(y) // 2
     first, last = slice(None, half), slice(half, None)
     shares = []
     for known, unknown in ((first, last), (last, first)):
-        fit = np.linalg.lstsq(waves[known], y[known], rcond=None)[0]
+        fit = least_squares(waves[known], y[known])
         power = np.mean(y[unknown] ** 2)
         shares.append(1 - np.mean((y[unknown] - waves[unknown] @ fit) ** 2) / power if power > 0 else 0)
     return float(np.mean(shares))
@@ -80,5 +85,5 @@ def goes_on(found: Oscillation, x: np.ndarray) -> bool:
     end = winsorize(x[-max(len(x) // 3, int((CYCLES + 0.2) * found.period), SHORTEST) :])
     end = end - polynomial(end, 1)
     waves = sinusoids(1 / found.period, len(end))
-    fitted = waves @ np.linalg.lstsq(waves, end, rcond=None)[0]
+    fitted = waves @ least_squares(waves, end)
     return bool(np.sqrt(2) * fitted.std() > 0.5 * found.amplitude)

@@ -1,4 +1,4 @@
-"""Figures of the distance tools' tables. matplotlib without a display, and without its global state."""
+"""Figures of the distance tools' tables."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dltb.imaging.atomic import replacing
-from dltb.metrics.columns import read_columns
+from dltb.metrics.figure import COLOURS, marker_for, new_figure, plain_frame, save_figure
 from dltb.metrics.table import METRICS
+from dltb.metrics.tables import Columns, read_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH = 7.2  # inches: a two-column page
 PANEL_HEIGHT = 2.3
-DOTS_PER_INCH = 200
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")  # Okabe and Ito's, told apart by colour-blind readers too
-MARKED_UP_TO = 60  # samples; above, dots would run into each other
 _NAMES = {
     "to_ref": "to the reference",
     "to_prev": "to the previous frame",
@@ -34,8 +31,6 @@ _LOOKS = (  # label, columns, the smallest range that is drawn, whether it begin
     ("detail\n(levels)", ("detail",), 1, True),
 )
 
-Columns = Mapping[str, Sequence[float | None]]
-
 
 def plot_table(table: Path, out: Path, *, title: str = "", converged_below: float | None = None) -> None:
     """Plot the distances of a table that is on disk."""
@@ -46,7 +41,7 @@ def plot_table(table: Path, out: Path, *, title: str = "", converged_below: floa
 
 def plot_series(
     frames: Sequence[str],
-    columns: Columns,  # named <metric>_to_ref, <metric>_to_prev, ...; None where there is no value
+    columns: Columns,  # named <metric>_to_ref, <metric>_to_prev, ...
     out: Path,
     *,
     title: str = "",
@@ -55,16 +50,14 @@ def plot_series(
     """Distance over frame number as a PNG, written whole or not at all.
 
     Distances to frames before get a panel and a scale of their own: near a fixed point they are hundreds of times
-    smaller than those to the reference. ``converged_below`` is drawn there.
+    smaller than those to the reference. ``converged_below`` is drawn there. A column without a value is left out, as
+    the lag's is in a run that is no longer than it.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+    columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
     moved = {name: values for name, values in columns.items() if name.endswith(("_to_prev", "_to_lag"))}
     far = {name: values for name, values in columns.items() if name not in moved}
     panels = [panel for panel in (far, moved) if panel]
-    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * len(panels) + 0.6), dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(WIDTH, PANEL_HEIGHT * len(panels) + 0.6)
     axes = figure.subplots(len(panels), sharex=True, squeeze=False)[:, 0]
     x, colours = _frame_numbers(frames), dict(zip(columns, COLOURS * len(columns), strict=False))
     for ax, panel in zip(axes, panels, strict=True):
@@ -77,8 +70,7 @@ def plot_series(
     figure.supylabel(axis_title(columns), fontsize="medium")
     if title:
         figure.suptitle(title, fontsize="medium", x=0.01, horizontalalignment="left")
-    with replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    save_figure(figure, out)
 
 
 def plot_dynamics(table: Path, out: Path, *, title: str = "") -> None:
@@ -86,12 +78,8 @@ def plot_dynamics(table: Path, out: Path, *, title: str = "") -> None:
 
     Every panel spans a smallest range of its unit, so that a run at rest is drawn as one.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     frames, columns = read_columns(table)
-    figure = Figure(figsize=(WIDTH, 1.45 * len(_LOOKS) + 0.5), dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(WIDTH, 1.45 * len(_LOOKS) + 0.5)
     axes = figure.subplots(len(_LOOKS), sharex=True)
     x = _frame_numbers(frames)
     for ax, (label, names, narrowest, from_zero) in zip(axes, _LOOKS, strict=True):
@@ -109,8 +97,7 @@ def plot_dynamics(table: Path, out: Path, *, title: str = "") -> None:
     figure.align_ylabels(axes)
     if title:
         figure.suptitle(title, fontsize="medium", x=0.01, horizontalalignment="left")
-    with replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    save_figure(figure, out)
 
 
 def plot_plateaus(
@@ -120,12 +107,9 @@ def plot_plateaus(
     title: str,  # of the distance
 ) -> None:
     """Where each stable blend settled: plateau distances above, first settled frame below; a PNG, whole or not at all."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * 3 + 0.4), dpi=DOTS_PER_INCH, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(WIDTH, PANEL_HEIGHT * 3 + 0.4)
     axes = figure.subplots(3, sharex=True)
     panels = (("v_ref",), ("v_prev",), ("i_ref", "i_prev"))
     labels = (f"{title}\nto the reference", f"{title}\nto the previous frame", "settled at frame")
@@ -141,8 +125,7 @@ def plot_plateaus(
             ax.get_legend().remove()  # its axis says it
         ax.xaxis.set_major_locator(MaxNLocator(nbins=8))
     axes[-1].set_xlabel("anchor blend (stable blends only)")
-    with replacing(out) as temporary:
-        figure.savefig(temporary, format="png")
+    save_figure(figure, out)
 
 
 def axis_title(columns: Columns) -> str:
@@ -154,15 +137,14 @@ def axis_title(columns: Columns) -> str:
 def _draw(ax: "Axes", x: np.ndarray, columns: Columns, colours: Mapping[str, str]) -> None:
     for name, values in columns.items():
         y = np.array([np.nan if value is None else value for value in values])
-        marker = "o" if len(x) <= MARKED_UP_TO else None
-        label = _label(name, values)
-        ax.plot(x, y, color=colours[name], label=label, linewidth=1.3, marker=marker, markersize=3, clip_on=False)
+        style = {"color": colours[name], "linewidth": 1.3, "marker": marker_for(x), "markersize": 3, "clip_on": False}
+        ax.plot(x, y, label=_label(name, values), **style)
 
 
 def _label(name: str, values: Sequence[float | None]) -> str:
     """What a column is, for the legend; how far back a lag goes shows in its empty first cells."""
     if name.endswith("_to_lag"):
-        lag = next((i for i, value in enumerate(values) if value is not None), len(values))
+        lag = next(i for i, value in enumerate(values) if value is not None)
         return f"to the frame {lag} before"
     return _NAMES.get(name) or _NAMES.get(name.split("_", 1)[-1], name)
 
@@ -174,9 +156,7 @@ def _finish(ax: "Axes", *, from_zero: bool = True) -> None:
         ax.set_ylim(bottom=0)
     ax.margins(x=0.01)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    ax.grid(color="0.9", linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    plain_frame(ax)
     # Above the panel: inside it, there is no corner that a series may not reach.
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0.2)
 

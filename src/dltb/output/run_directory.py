@@ -171,8 +171,12 @@ def check_writable(directory: Path) -> None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Hold the run directory for this process, with a file beside it; the lock goes with the process, however it ends.
+def locked(directory: Path, *, otherwise: str = "choose another --output-dir") -> Iterator[None]:
+    """Hold a directory or file for this process, with a file beside it; the lock goes with the process, however it ends.
+
+    Args:
+        directory: what nobody else may write meanwhile; it may be missing.
+        otherwise: what a user does who does not want to wait.
 
     Raises:
         UsageError: when another process holds it.
@@ -182,14 +186,12 @@ def locked(directory: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; choose another --output-dir") from None
+        raise UsageError(f"cannot write {path}: {error.strerror}; {otherwise}") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(
-                f"another process is writing {directory}; wait for it, or choose another --output-dir"
-            ) from None
+            raise UsageError(f"another process is writing {directory}; wait for it, or {otherwise}") from None
         except OSError:
             pass  # some network volumes know no locks; one process at a time is then up to the user
         if os.fstat(lock.fileno()).st_nlink == 0:

@@ -17,7 +17,11 @@ from dltb.output.run_directory import read_manifest
 from dltb.runs.inputs import describe_input, find_input
 
 EXAMPLE = "input_example/courtyard.mp4"
-SHARED = ("input sha256", "width", "height")  # settings without which frames of equal number show different things
+SHARED = {
+    "input sha256": str,
+    "width": int,
+    "height": int,
+}  # settings without which frames of equal number show different things
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def _open(label: str, frames: Path) -> ComparedRun:
         raise UsageError(f"{directory} is not a run directory: it has no run.json, which names its source")
     manifest = read_manifest(directory)
     settings = manifest["settings"]
-    if "mode" not in settings or any(name not in settings for name in SHARED):
+    if "mode" not in settings or not all(isinstance(settings.get(name), kind) for name, kind in SHARED.items()):
         raise UsageError(
             f"{directory} is no run of a clip ({manifest['tool']}); give runs of dltb-continuous or dltb-klein"
         )

@@ -19,10 +19,10 @@ from dltb.imaging.frames import probe_image, read_image
 from dltb.loop.conditioning import blend_frames
 from dltb.loop.engine import Frame, ModelInput, StepResult
 from dltb.loop.sources import repeated
-from dltb.metrics.columns import read_columns, write_columns
 from dltb.metrics.distances import Metric, check_size, score, summarize
 from dltb.metrics.dynamics import measure_run, table_columns
 from dltb.metrics.plot import plot_dynamics, plot_table
+from dltb.metrics.tables import read_columns, write_columns
 from dltb.output.files import write_json
 from dltb.output.naming import control_tag, output_root
 from dltb.output.progress import watched

@@ -14,9 +14,9 @@ from typing import Any
 
 from dltb.args.metric_options import MetricOptions
 from dltb.args.options import ModelOptions, OutputOptions
-from dltb.metrics.columns import read_columns, write_columns
 from dltb.metrics.plot import plot_plateaus
 from dltb.metrics.series import judge
+from dltb.metrics.tables import read_columns, write_columns
 from dltb.output.files import write_json
 from dltb.output.naming import control_tag, output_root
 from dltb.output.recorder import RunPlan

@@ -1,0 +1,122 @@
+"""A comparison of runs: checked, measured step by step, written into a folder, told."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from PIL import Image
+
+from dltb import UsageError
+from dltb.imaging.atomic import replacing
+from dltb.metrics.compare import (
+    CURVE_COLUMNS,
+    ROW_COLUMNS,
+    Curves,
+    Row,
+    Series,
+    Step,
+    measure,
+    measure_tails,
+    summarize,
+    write_curves,
+    write_rows,
+)
+from dltb.metrics.compare_plot import MADE_BY, plot_comparison
+from dltb.metrics.compare_text import comparison_text
+from dltb.output.files import check_output, first_line
+from dltb.output.progress import Progress
+from dltb.output.run_directory import locked
+from dltb.runs.compared import ComparedRun, common_numbers, find_source, open_runs, read_steps, read_tails
+
+TABLE, CURVES, PLOT = "compare.csv", "compare_curves.csv", "compare.png"
+
+
+def compare_runs(paths: Sequence[str], *, source: str | None, out: str, confidence: float, resamples: int) -> None:
+    """Check everything, measure, write the files, print the table."""
+    folder = find_out(out)
+    runs = open_runs(paths)
+    clip = find_source(source, runs[0])
+    numbers = common_numbers(runs)
+    with _claimed(folder):
+        for text in notes(runs, numbers):
+            print(f"NOTE: {text}")
+        series, curves = measure_runs(runs, clip, numbers)
+        names = [run.label for run in runs]
+        rows = summarize(series, names, confidence=confidence, resamples=resamples)
+        write(folder, rows, curves, names, confidence)
+    print(f"{', '.join(str(folder / name) for name in (TABLE, CURVES, PLOT))}: {len(numbers)} frames against {clip}")
+    print(comparison_text(rows, curves, names, confidence=confidence))
+
+
+def find_out(text: str) -> Path:
+    """The folder of the results; refused where it cannot be written or holds files that this tool did not make."""
+    if not text:
+        raise UsageError("--out is empty; give a folder, or leave the flag out")
+    for name in (TABLE, CURVES, PLOT):
+        check_output(Path(text) / name, is_ours=is_ours, tool="dltb-compare", otherwise="give another --out")
+    return Path(text)
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[None]:
+    """Make the folder now, since only that shows that it can be made, and hold it; it goes again if nothing came of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {folder}: {error.strerror}; give another --out") from None
+    try:
+        with locked(folder / TABLE, otherwise="give another --out"):
+            yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+def is_ours(path: Path) -> bool:
+    """Whether an existing file is one of this tool's: a table by its header, the figure by its text chunk."""
+    if path.name != PLOT:
+        return first_line(path) == ",".join(ROW_COLUMNS if path.name == TABLE else CURVE_COLUMNS)
+    try:
+        with Image.open(path, formats=("PNG",)) as image:
+            return image.info.get("Software") == MADE_BY["Software"]
+    except (OSError, ValueError, SyntaxError):
+        return False
+
+
+def notes(runs: Sequence[ComparedRun], numbers: Sequence[int]) -> list[str]:
+    """What a reader of the numbers should know about the runs."""
+    said = [f"{run.directory} is unfinished" for run in runs if not run.complete]
+    said += [f"{run.directory}: missing frames: {run.main.describe_gaps()}" for run in runs if run.main.gaps]
+    left_out = {run.directory: len(run.main.numbers) - len(numbers) for run in runs}
+    said += [
+        f"{place}: {count} saved frames are not in all runs, left out" for place, count in left_out.items() if count
+    ]
+    return said
+
+
+def measure_runs(runs: Sequence[ComparedRun], source: Path, numbers: Sequence[int]) -> tuple[Series, Curves]:
+    """Series and curves of the main loops, then of the tails."""
+
+    def watched_steps() -> Iterator[Step]:
+        with Progress("compare", len(numbers), unit="frames") as progress:
+            for step in read_steps(runs, source, numbers, on_note=lambda text: print(f"NOTE: {text}")):
+                yield step
+                progress.step()
+
+    series, curves = measure(watched_steps(), [run.label for run in runs])
+    for run in runs:
+        own_series, own_curves = measure_tails(read_tails(run), run.label)
+        series |= own_series
+        curves |= own_curves
+    return series, curves
+
+
+def write(out: Path, rows: Sequence[Row], curves: Curves, runs: Sequence[str], confidence: float) -> None:
+    """Write the three files whole, or none of them."""
+    with ExitStack() as stack:
+        table, lines, plot = (stack.enter_context(replacing(out / name)) for name in (TABLE, CURVES, PLOT))
+        write_rows(table, rows)
+        write_curves(lines, curves)
+        plot_comparison(rows, curves, runs, plot, confidence=confidence)
