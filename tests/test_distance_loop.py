@@ -138,6 +138,7 @@ def test_a_table_that_is_missing_is_made_and_nothing_else(tmp_path, monkeypatch,
     monkeypatch.setattr("dltb.runs.measured.load_model", lambda *_: pytest.fail("all passes are made"))
     feedback(tmp_path, 0.3)
     assert rows_of(run) == before
+    monkeypatch.setattr("dltb.runs.measured.load_chosen", lambda *_: pytest.fail("the table is there"))
     (run / "dynamics_plot.png").unlink()
     feedback(tmp_path, 0.3)
     assert (run / "dynamics_plot.png").stat().st_size > 10_000
@@ -174,16 +175,109 @@ def test_what_was_measured_is_said(tmp_path, capsys):
     assert "CONVERGED: mean flip_to_prev" in said
 
 
-def test_the_control_and_the_metric_are_settings(tmp_path, capsys):
-    """Catches a control in the run's own directory, and a table of another metric under its name."""
+def test_the_control_is_a_setting(tmp_path):
+    """Catches a control in the run's own directory."""
     run = feedback(tmp_path, 0.3, "--control", "identity").with_name("feedback_s0.4_a0.3_control-identity")
     assert {float(row["flip_to_ref"]) for row in rows_of(run)} == {0.0}
-    assert manifest(run)["settings"]["metric"] == "flip"
-    argv = ["--frames", "4", "--output-dir", str(tmp_path), "--control", "identity", *SMALL[:4], "--metric", "pixel"]
-    assert distance_feedback.main(argv) == 2
-    assert "metric: flip there, pixel now" in capsys.readouterr().err
-    assert distance_feedback.main([*argv[:-2], "--metric", "flip", "--lag", "3"]) == 2
-    assert "lag: 2 there, 3 now" in capsys.readouterr().err
+
+
+def test_another_metric_keeps_the_frames(tmp_path, monkeypatch, capsys):
+    """Catches passes made again for another metric, a table of the old one that counts as done, and settings that
+    run.json does not tell."""
+    name = "feedback_s0.4_a0.3_control-identity"
+    run = feedback(tmp_path, 0.3, "--control", "identity").with_name(name)
+    found = manifest(run)["measurement"]
+    assert (found["metric"], found["lag"], found["batch_size"], found["converged_below"]) == ("flip", 2, 8, 0.015)
+    assert "metric" not in manifest(run)["settings"]
+    monkeypatch.setattr("dltb.runs.measured.load_model", lambda *_: pytest.fail("all passes are made"))
+    capsys.readouterr()
+    feedback(tmp_path, 0.3, "--control", "identity", "--metric", "ssim", "--batch-size", "3")
+    assert "measured again, the frames are kept (metric: flip there, ssim now" in capsys.readouterr().out
+    assert list(rows_of(run)[0])[1:3] == ["ssim_to_ref", "ssim_to_prev"]
+    found = manifest(run)["measurement"]
+    assert (found["metric"], found["batch_size"]) == ("ssim", 3)
+    assert "pytorch_msssim" in found["versions"]
+    feedback(tmp_path, 0.3, "--control", "identity", "--metric", "ssim", "--lag", "0")
+    assert "lag: 2 there, 0 now" in capsys.readouterr().out
+    assert "ssim_to_lag" not in rows_of(run)[0]
+
+
+def test_another_version_of_the_metric_measures_again(tmp_path, monkeypatch, capsys):
+    """Catches numbers of two versions of a package under one name."""
+    import importlib.metadata
+
+    feedback(tmp_path, 0.3, "--control", "identity", "--metric", "ssim")
+    version = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "99" if "msssim" in name else version(name))
+    feedback(tmp_path, 0.3, "--control", "identity", "--metric", "ssim")
+    assert "'pytorch_msssim': '99'" in capsys.readouterr().out
+
+
+def test_another_threshold_draws_again(tmp_path, monkeypatch, capsys):
+    """Catches a figure with an older threshold, and frames measured for a line in a figure."""
+    run = feedback(tmp_path, 1.0, "--control", "identity").with_name("feedback_s0.4_a1_control-identity")
+    before = (run / "distance_plot.png").read_bytes()
+    monkeypatch.setattr("dltb.runs.measured.load_chosen", lambda *_: pytest.fail("the table is there"))
+    capsys.readouterr()
+    feedback(tmp_path, 1.0, "--control", "identity", "--converged-below", "0.5")
+    assert "CONVERGED: mean flip_to_prev is below 0.5" in capsys.readouterr().out
+    assert (run / "distance_plot.png").read_bytes() != before
+    assert manifest(run)["measurement"]["converged_below"] == 0.5
+
+
+def test_a_metric_that_cannot_load_is_known_before_the_passes(tmp_path, monkeypatch, capsys):
+    """Catches hours of passes for a table that cannot be made."""
+    import torch
+
+    def unreachable(*rest, **options):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", unreachable)
+    monkeypatch.setattr("dltb.runs.measured.load_model", lambda *_: pytest.fail("no pass may be made"))
+    out, cache = tmp_path / "out", tmp_path / "cache"
+    argv = ["--metric", "dreamsim", "--retries", "0", "--cache-dir", str(cache), "--output-dir", str(out), *SMALL[:4]]
+    assert distance_feedback.main(argv) == 1
+    assert "--metric flip, ssim, ms-ssim, pixel" in capsys.readouterr().err.splitlines()[-1]
+    assert not out.exists()
+
+
+def test_one_process_at_a_time_measures(tmp_path, capsys):
+    """Catches two processes that write the same table, and a lock that outlives its process."""
+    from dltb.output.run_directory import locked
+
+    run = feedback(tmp_path, 0.3, "--control", "identity").with_name("feedback_s0.4_a0.3_control-identity")
+    before = (run / "distance_metrics.csv").read_bytes()
+    argv = [
+        *SMALL[:4],
+        "--frames",
+        "4",
+        "--anchor-blend",
+        "0.3",
+        "--control",
+        "identity",
+        "--output-dir",
+        str(tmp_path),
+    ]
+    capsys.readouterr()
+    with locked(run):
+        assert distance_feedback.main([*argv, "--metric", "pixel"]) == 2
+        assert f"another process is writing {run}; wait for it" in capsys.readouterr().err.splitlines()[-1]
+    assert (run / "distance_metrics.csv").read_bytes() == before
+    assert distance_feedback.main([*argv, "--metric", "pixel"]) == 0
+
+
+def test_what_has_no_effect_and_what_is_too_short_is_said(tmp_path, capsys):
+    """Catches options that a user believes in, and twenty frames that nobody can judge."""
+    extra = ["--patch", "--batch-size", "4", "--prompt", "fog", "--seed", "7", "--device", "cpu"]
+    feedback(tmp_path, 0.3, "--control", "identity", *extra, "--frames", "20")
+    said = capsys.readouterr().err
+    assert "NOTE: --patch has no effect with --metric flip" in said
+    assert "NOTE: --batch-size has no effect with --metric flip" in said
+    assert "NOTE: --prompt, --seed have no effect with --control identity" in said
+    assert "NOTE: 20 passes are too few for dltb-stabilization to judge; it needs 21 or more" in said
+    assert "--device" not in said
+    feedback(tmp_path, 0.4, "--control", "identity", "--frames", "21")
+    assert "NOTE" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,119 @@ def test_frames_too_small_for_the_metric_are_refused_at_once(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+FAST = ["--control", "identity", "--frames", "21"]  # without the model
+
+
+def fast_sweep(root, low, high, *more, code=0):
+    argv = [
+        *SMALL,
+        *FAST,
+        "--min-blend",
+        str(low),
+        "--max-blend",
+        str(high),
+        "--step",
+        "0.1",
+        "--output-dir",
+        str(root),
+    ]
+    assert main([*argv, *more]) == code
+    return root / "stability_s0.4_control-identity"
+
+
+def test_a_second_range_joins_the_first(tmp_path, capsys):
+    """Catches a table of the last command only, and blends in the order in which they were made."""
+    fast_sweep(tmp_path, 0.4, 0.5)
+    root = fast_sweep(tmp_path, 0.1, 0.2)
+    assert [row["anchor-blend"] for row in table(root)] == ["0.1", "0.2", "0.4", "0.5"]
+    assert "4 of 4 blends are stable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--prompt", "fog"], "(prompt: there, fog now)"),
+        (["--frames", "22"], "(passes: 21 there, 22 now)"),
+        (["--metric", "pixel"], "(metric: flip there, pixel now)"),
+    ],
+)
+@pytest.mark.parametrize("low", [0.1, 0.3])
+def test_legs_of_one_table_differ_in_their_blend_alone(tmp_path, capsys, more, says, low):
+    """Catches blends of two prompts, lengths or metrics in one table, in the same range and in another."""
+    root = fast_sweep(tmp_path, 0.1, 0.2)
+    before = files(root)
+    fast_sweep(tmp_path, low, low, *more, code=2)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert says in error
+    assert "--output-dir" in error
+    assert files(root) == before
+
+
+def test_an_overwrite_that_is_interrupted_goes_on_without_it(tmp_path, monkeypatch, capsys):
+    """Catches old legs that count as new ones, are refused for their old settings, or are lost before the new are there."""
+    import dltb.runs.sweep as module
+
+    root = fast_sweep(tmp_path, 0.1, 0.3)
+    old = files(root / "stable")
+    play, made = module.play_passes, []
+
+    def play_one(plan, *rest, **how):
+        if made:
+            raise KeyboardInterrupt
+        made.append(plan.directory.name)
+        play(plan, *rest, **how)
+
+    monkeypatch.setattr(module, "play_passes", play_one)
+    fast_sweep(tmp_path, 0.1, 0.3, "--prompt", "fog", "--overwrite", code=130)
+    assert files(root / "replaced" / "stable") == old
+    monkeypatch.setattr(module, "play_passes", play)
+    fast_sweep(tmp_path, 0.1, 0.3, "--prompt", "fog")
+    assert len(table(root)) == 3
+    assert {manifest(leg)["settings"]["prompt"] for leg in (root / "stable").iterdir()} == {"fog"}
+    assert {path.name for path in root.iterdir()} == {"stable", "stability_sweep.csv", "stability_plot.png"}
+
+
+def test_an_overwrite_that_cannot_start_moves_nothing(tmp_path, monkeypatch, capsys):
+    """Catches judged legs that are put aside for a model that does not load, and folders of others that are replaced."""
+    import dltb.runs.sweep as module
+
+    root = fast_sweep(tmp_path, 0.1, 0.2)
+    before = files(root)
+
+    def broken(*rest):
+        raise module.UsageError("no such weights")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "load_model", broken)
+        fast_sweep(tmp_path, 0.1, 0.2, "--overwrite", code=2)
+    assert files(root) == before
+    (root / "unstable" / "a0.2").mkdir(parents=True)
+    (root / "unstable" / "a0.2" / "mine.txt").write_text("mine")
+    fast_sweep(tmp_path, 0.1, 0.2, "--overwrite", code=2)
+    assert "is no leg of a sweep" in capsys.readouterr().err
+    assert (root / "unstable" / "a0.2" / "mine.txt").read_text() == "mine"
+
+
+def test_one_sweep_at_a_time(tmp_path, capsys):
+    """Catches two sweeps that write one table."""
+    from dltb.output.run_directory import locked
+
+    root = tmp_path / "stability_s0.4_control-identity"
+    with locked(root):
+        fast_sweep(tmp_path, 0.1, 0.2, code=2)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"another process is writing {root}; wait for it, or choose another --output-dir" in error
+
+
+def test_too_few_frames_for_a_verdict_are_refused(tmp_path, capsys):
+    """Catches hours of passes whose only verdict is "too short"."""
+    fast_sweep(tmp_path / "out", 0.1, 0.2, "--frames", "20", code=2)
+    assert "--frames 20 is too few for a verdict, which needs 21 or more" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    fast_sweep(tmp_path / "out", 0.1, 0.1)
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [(["--min-blend", "0.6", "--max-blend", "0.5"], "is above"), (["--step", "0"], "out of range")],

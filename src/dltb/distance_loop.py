@@ -49,8 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
+        from dltb.runs.feedback import Feedback
         from dltb.runs.inputs import find_input
-        from dltb.runs.measured import Feedback, run_measured
+        from dltb.runs.measured import run_measured
 
         groups = (read_options(group, args) for group in (ModelOptions, MetricOptions, OutputOptions))
         feedback = Feedback("dltb-distance-loop", find_input(args.input), args.iterations, anchor_blend=None)

@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         args = build_parser().parse_args(argv)
+        from dltb.runs.feedback import Feedback
         from dltb.runs.inputs import find_input
-        from dltb.runs.measured import Feedback
         from dltb.runs.sweep import blend_range, run_sweep
 
         sweep = read_options(SweepOptions, args)

@@ -1,12 +1,13 @@
 """Whether a run may use a directory: new, to be resumed, already complete, or refused. Nothing is mixed or overwritten."""
 
+import contextlib
 import enum
 import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,8 @@ def check_writable(directory: Path) -> None:
 def locked(directory: Path, *, otherwise: str = "choose another --output-dir") -> Iterator[None]:
     """Hold a directory or file for this process, with a file beside it; the lock goes with the process, however it ends.
 
+    The folder around it is made, and goes again if nothing came of it.
+
     Args:
         directory: what nobody else may write meanwhile; it may be missing.
         otherwise: what a user does who does not want to wait.
@@ -182,10 +185,12 @@ def locked(directory: Path, *, otherwise: str = "choose another --output-dir") -
         UsageError: when another process holds it.
     """
     path = _hidden(directory, "lock")
+    made = [folder for folder in path.absolute().parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")
     except OSError as error:
+        _remove_empty(made)
         raise UsageError(f"cannot write {path}: {error.strerror}; {otherwise}") from None
     with lock:
         try:
@@ -200,3 +205,11 @@ def locked(directory: Path, *, otherwise: str = "choose another --output-dir") -
             yield
         finally:
             path.unlink(missing_ok=True)
+            _remove_empty(made)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders, innermost first, as far as they are empty."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

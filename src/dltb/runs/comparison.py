@@ -1,6 +1,5 @@
 """A comparison of runs: checked, measured step by step, written into a folder, told."""
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,7 +37,7 @@ def compare_runs(paths: Sequence[str], *, source: str | None, out: str, confiden
     runs = open_runs(paths)
     clip = find_source(source, runs[0])
     numbers = common_numbers(runs)
-    with _claimed(folder):
+    with locked(folder / TABLE, otherwise="give another --out"):
         for text in notes(runs, numbers):
             print(f"NOTE: {text}")
         series, curves = measure_runs(runs, clip, numbers)
@@ -56,22 +55,6 @@ def find_out(text: str) -> Path:
     for name in (TABLE, CURVES, PLOT):
         check_output(Path(text) / name, is_ours=is_ours, tool="dltb-compare", otherwise="give another --out")
     return Path(text)
-
-
-@contextlib.contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """Make the folder now, since only that shows that it can be made, and hold it; it goes again if nothing came of it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create {folder}: {error.strerror}; give another --out") from None
-    try:
-        with locked(folder / TABLE, otherwise="give another --out"):
-            yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        raise
 
 
 def is_ours(path: Path) -> bool:

@@ -1,9 +1,10 @@
 """From the metric options to a metric: every check first, then the weights."""
 
+import gc
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,29 @@ def choose_metric(options: MetricOptions, device: str | None = None) -> MetricCh
     return MetricChoice(spec, settings, _resolve_device(spec, device), options.batch_size, threshold, options.lag)
 
 
-def inert_options(choice: MetricChoice, given: frozenset[str]) -> Iterator[str]:
+def inert_options(choice: MetricChoice, given: Collection[str]) -> Iterator[str]:
     """A note for what the user set and this metric does not look at."""
-    key = choice.spec.key
+    key, ignored = choice.spec.key, set()
     if choice.dreamsim is None:
-        for name in sorted(given & {"dreamsim_type", "patch", "cache_dir", "retries"}):
-            yield f"--{name.replace('_', '-')} has no effect with --metric {key}"
+        ignored |= {"dreamsim_type", "patch", "cache_dir", "retries"}
+    if not choice.spec.needs_torch:
+        ignored.add("batch_size")  # one frame is compared at a time
+    for name in sorted(ignored & set(given)):
+        yield f"--{name.replace('_', '-')} has no effect with --metric {key}"
     if "device" in given and not choice.spec.needs_torch:
         yield f"--device has no effect: --metric {key} is computed on the CPU"
+
+
+def check_loads(choice: MetricChoice) -> None:
+    """Fetch and load what the metric needs, once, in main memory, and let go of it.
+
+    Before hours of passes: a download that fails and a damaged file are known then, and the passes have the device to
+    themselves.
+    """
+    if choice.dreamsim is not None:
+        print(f"checking that DreamSim {choice.dreamsim.variant} loads ...", file=sys.stderr, flush=True)
+        load_metric(choice.spec.key, device="cpu", dreamsim=choice.dreamsim)
+        gc.collect()
 
 
 def load_chosen(choice: MetricChoice) -> Metric:

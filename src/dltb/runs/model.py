@@ -23,6 +23,11 @@ from dltb.models import (
 from dltb.models.environment import describe_environment
 from dltb.models.loading import resolve_dtype
 
+# Options that only the denoiser looks at.
+DENOISING = frozenset(
+    {"strength", "num_inference_steps", "guidance_scale", "prompt", "negative_prompt", "seed", "fixed_seed"}
+)
+
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -74,6 +79,12 @@ def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettin
 
 def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
     """Load the weights and return ``generate(images, index) -> Pass``; ``note`` is told what has no effect."""
+    unused = sorted(choice.given & DENOISING) if choice.control else []
+    if unused:
+        told = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        note(
+            f"{told} {'has' if len(unused) == 1 else 'have'} no effect with --control {choice.control}: no denoiser runs"
+        )
     if choice.control == "identity":
         return make_identity(choice.settings)
     print(f"loading {choice.spec.key} on {choice.device} ...", file=sys.stderr, flush=True)
