@@ -161,6 +161,24 @@ def test_plot_is_a_png_with_a_panel_a_series(tmp_path: Path, capsys) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_a_plot_of_huge_and_tiny_numbers(tmp_path: Path) -> None:
+    """Catches a traceback of matplotlib, and a number whose range is none."""
+    columns = (1e306 * SETTLED, -1e306 * RISING, 1e-300 * SETTLED, [1.7e308, -1.7e308] * 60)
+    table = write(tmp_path / "m.csv", ("huge", "negative", "tiny", "beyond"), *columns)
+    assert main([str(table), "--plot"]) == 0
+    verdicts = {name: row["verdict"] for name, row in report(tmp_path).items()}
+    assert verdicts == {"huge": "stable", "negative": "still falling", "tiny": "stable", "beyond": "invalid"}
+
+
+def test_many_series_go_on_in_further_figures(tmp_path: Path, capsys) -> None:
+    """Catches one figure that is too tall for any viewer, and a layout that takes minutes."""
+    table = write(tmp_path / "m.csv", [f"c{i}" for i in range(14)], *[SETTLED] * 14)
+    assert main([str(table), "--plot"]) == 0
+    names = {"m.csv", "stabilization_report.csv", "stabilization_plot.png", "stabilization_plot_2.png"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert "stabilization_plot_2.png" in capsys.readouterr().out
+
+
 def test_without_matplotlib_the_plot_says_how_to_get_it(tmp_path: Path, monkeypatch, capsys) -> None:
     """Catches an ImportError after the work, and the report needing matplotlib."""
     table = write(tmp_path / "m.csv", ("a",), SETTLED)

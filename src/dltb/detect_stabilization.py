@@ -16,10 +16,11 @@ stabilization_report.csv next to it, one row a series:
 
   series    name of the column
   verdict   stable, still rising, still falling, drifting (a fast start, then a slow slope), oscillating, wandering,
-            too short (under 20 samples), or invalid (a cell that is no finite number; the lines are named)
+            too short (under 20 samples), or invalid (a cell that is no number, not finite or beyond 1e307; the lines
+            are named)
   index     the first settled sample, counted from 0 over the rows of the table; empty when not settled
   frame     what the first column says there
-  value     median of the plateau
+  value     median of the plateau; of a series that hops between a few values, the median of grouped data
   band      half its width: the smoothed series stays within value +- band
   reason    the same in words
 

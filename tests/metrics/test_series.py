@@ -213,6 +213,53 @@ def test_extreme_numbers_and_short_series_raise_nothing() -> None:
                 judge(x.astype(float).tolist())
 
 
+HOPPING = {
+    "coin": lambda rng, n: rng.integers(0, 2, n),
+    "loaded coin": lambda rng, n: rng.random(n) < 0.3,
+    "die of three": lambda rng, n: rng.integers(0, 3, n),
+    "rounded noise": lambda rng, n: np.rint(0.7 * rng.standard_normal(n)),
+    "after a ramp": lambda rng, n: np.clip(4 - 16 * np.arange(n) / n, 0, None) + rng.integers(0, 2, n),
+}
+
+
+@pytest.mark.parametrize("n", [60, 120, 500])
+@pytest.mark.parametrize("name", HOPPING)
+def test_a_series_of_few_values_is_judged_by_what_it_tends_to(name: str, n: int) -> None:
+    """Catches chance hops between two values taken for wandering or a fall, since their median hops too."""
+    rng = np.random.default_rng(n)
+    series = [np.asarray(HOPPING[name](rng, n), float) for _ in range(20)]
+    found = [judge(x.tolist()) for x in series]
+    assert [one.verdict for one in found].count("stable") >= 16
+    for x, one in zip(series, found, strict=True):
+        if one.verdict == "stable":
+            assert one.value == pytest.approx(x[one.index :].mean(), abs=0.45)  # a hopping median is 0.5 away
+
+
+def test_few_values_that_move_are_no_plateau() -> None:
+    """Catches hops that hide a step, a rise, or memory."""
+    rng = np.random.default_rng(0)
+    step = judge((rng.random(300) < np.repeat([0.05, 0.95], [120, 180])).astype(float).tolist())
+    assert step.verdict == "stable"
+    assert step.index == pytest.approx(120, abs=12)
+    slow = np.cumsum(rng.random(500) < 0.03) % 2.0
+    assert judge(slow.tolist()).verdict == "wandering"
+    rising = np.rint(np.linspace(0, 5, 300) + rng.normal(0, 0.4, 300))
+    assert judge(rising.tolist()).verdict == "still rising"
+    assert judge((np.arange(200) % 2.0).tolist()).verdict == "oscillating"
+
+
+@pytest.mark.parametrize("factor", [1e300, 1e306, -1e306])
+def test_numbers_near_the_largest_are_judged(factor: float) -> None:
+    """Catches a range, a difference or a reason that overflows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in PLAIN.values():
+            found = judge((factor * x / np.abs(x).max()).tolist())
+            assert "inf" not in found.reason
+        assert judge([1.7e308, -1.7e308] * 20).verdict == "invalid"
+        assert "beyond 1e+307" in judge([1.7e308] * 40).reason
+
+
 def test_a_jump_at_the_very_end_is_not_a_plateau() -> None:
     """Catches the old level reported although the series has left it."""
     assert judge([1.0] * 110 + [2.0] * 8).verdict == "still rising"

@@ -8,6 +8,8 @@ MAD_TO_SD = 1.4826  # of a normal distribution
 MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, normal noise
 PAIRS_FROM = 150  # Theil-Sen looks at pairs of at most this many block means
 LOUDEST = 5.0  # times the noise of the plateau; a larger ratio is movement
+FEW_LEVELS = 6  # different values, between which a series is said to hop
+HOPS, HOP_SHARE = 6, 0.05  # changes, and changes a sample, that make hops of steps
 SPIKE = 6  # robust standard deviations from the median around
 SPIKE_WINDOW = 7  # samples: a spike is at most three of them
 
@@ -15,6 +17,24 @@ SPIKE_WINDOW = 7  # samples: a spike is at most three of them
 def median_absolute_deviation(x: np.ndarray) -> float:
     """The MAD, scaled to the standard deviation of normal noise (Hampel 1974)."""
     return MAD_TO_SD * float(np.median(np.abs(x - np.median(x))))
+
+
+def spread_levels(x: np.ndarray) -> np.ndarray:
+    """A series that hops between a few values, each spread evenly over the interval up to its neighbours.
+
+    The median of such a series hops too, and its MAD may be 0: a coin's median is 0 or 1, never what it tends to. Medians
+    of the spread values are those of grouped data. A series of other values, or one that steps now and then, is handed
+    back as it is; so are the samples before the second half that have values of their own.
+    """
+    end = x[len(x) // 2 :]
+    levels = np.unique(end)
+    if not (1 < len(levels) <= FEW_LEVELS and np.count_nonzero(np.diff(end)) >= max(HOPS, HOP_SHARE * len(end))):
+        return x
+    middles = (levels[1:] + levels[:-1]) / 2
+    edges = np.concatenate(([2 * levels[0] - middles[0]], middles, [2 * levels[-1] - middles[-1]]))
+    place = np.minimum(np.searchsorted(levels, x), len(levels) - 1)
+    even = edges[place] + (edges[place + 1] - edges[place]) * np.random.default_rng(0).random(len(x))
+    return np.where(levels[place] == x, even, x)
 
 
 def running_median(x: np.ndarray, width: int) -> np.ndarray:

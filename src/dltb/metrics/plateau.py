@@ -16,6 +16,7 @@ from dltb.metrics.estimators import (
     relative_noise,
     running_median,
     slow_share,
+    spread_levels,
     statistical_inefficiency,
     theil_sen,
     winsorize,
@@ -35,11 +36,12 @@ FIT_SURE = 9.0  # twice the log-likelihood ratio of two fits
 
 
 class Series:
-    """A series as the checks see it: spikes removed, smoothed, and with the scale under which nothing matters."""
+    """A series as the checks see it: few values spread, spikes removed, smoothed, and with a scale of what matters."""
 
     def __init__(self, raw: np.ndarray) -> None:
         self.raw = raw
-        self.x = without_spikes(raw)
+        spread = spread_levels(raw)
+        self.x = without_spikes(raw) if spread is raw else spread  # a rare hop is no spike
         self.n = len(raw)
         self.width = int(np.clip(self.n // WINDOW_SHARE, 7, 101)) | 1
         self.smooth = running_median(self.x, self.width)

@@ -13,6 +13,7 @@ from dltb.metrics.estimators import (
     difference_noise,
     polynomial,
     slow_share,
+    spread_levels,
     statistical_inefficiency,
     theil_sen,
     winsorize,
@@ -22,6 +23,7 @@ from dltb.metrics.plateau import INDEPENDENT, Series, find_plateau, too_calm_to_
 
 VERDICTS = ("stable", "still rising", "still falling", "drifting", "oscillating", "wandering", "too short", "invalid")
 SHORTEST = 20  # samples
+LARGEST = 1e307  # beyond it the difference of two numbers may be none
 FAST_START = 6.0  # a drift is this many times slower than the start
 SLOW_REST = 0.28  # share of what a trend leaves that may be slow
 SLOW_DRIFT = 0.45  # the same for the straight line of a drift, which a transient's end may bend
@@ -47,10 +49,12 @@ def judge(values: Sequence[float | None], *, to_previous: bool = False) -> Verdi
     """
     first = next((i for i, value in enumerate(values) if value is not None), len(values))
     x = np.array([np.nan if value is None else value for value in values[first:]], float)
-    bad = np.flatnonzero(~np.isfinite(x)) + first
+    bad = np.flatnonzero(~(np.abs(x) <= LARGEST)) + first
     if len(bad):
         more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-        return Verdict("invalid", f"no finite number at sample {', '.join(map(str, bad[:5]))}{more}")
+        return Verdict(
+            "invalid", f"no finite number, or one beyond {LARGEST:g}, at sample {', '.join(map(str, bad[:5]))}{more}"
+        )
     if to_previous and len(x) and x[0] == 0:
         first, x = first + 1, x[1:]
     if len(x) < SHORTEST:
@@ -62,7 +66,7 @@ def settle(x: np.ndarray, first: int) -> Verdict:
     """The verdict on finite values; `first` is the index of x[0] among all."""
     scale = float(np.abs(x).max()) or 1.0  # keeps squares of very large and very small numbers finite
     series = Series(x / scale)
-    if np.ptp(x) == 0:
+    if x.min() == x.max():
         return Verdict("stable", f"constant over {len(x)} samples", first, float(x[0]), series.floor * scale)
     # A square wave is made of what looks like spikes; a sinusoid is seen better without them.
     oscillation = find_oscillation(series.raw, series.floor) or find_oscillation(series.x, series.floor)
@@ -74,7 +78,7 @@ def settle(x: np.ndarray, first: int) -> Verdict:
     if too_calm_to_tell(series, found):
         calm = series.n - found.opening
         return Verdict("wandering", f"calm for the last {calm} samples, but it was so before, and left again")
-    return stable(x[found.opening :], first + found.opening, found.band * scale)
+    return stable(spread_levels(x)[found.opening :], first + found.opening, found.band * scale)
 
 
 def stable(plateau: np.ndarray, index: int, band: float) -> Verdict:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dltb.metrics.figure import COLOURS, marker_for, new_figure, plain_frame, save_figure
+from dltb.metrics.series import LARGEST
 from dltb.metrics.series_table import Judged
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def draw(axes: "Axes", judged: Judged) -> None:
     from matplotlib.ticker import MaxNLocator
 
     values = np.array([np.nan if value is None else value for value in judged.column.values], float)
-    values[~np.isfinite(values)] = np.nan
+    values[~(np.abs(values) <= LARGEST)] = np.nan
     verdict = judged.verdict
     axes.plot(values, color=SERIES, linewidth=0.9, marker=marker_for(values), markersize=2.5)
     if verdict.index is not None and verdict.value is not None and verdict.band is not None:

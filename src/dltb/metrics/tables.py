@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dltb import UsageError
 from dltb.imaging.atomic import replacing
+from dltb.metrics.series import LARGEST
 
 LABEL = "frame"
 NAMED = 3  # bad cells that a message names; the rest is counted
-LARGEST = 1e307  # beyond it the difference of two numbers may be none
 
 Columns = Mapping[str, Sequence[float | None]]  # None is an empty cell
 
@@ -134,7 +134,9 @@ def _read_column(name: str, lines: Sequence[int], texts: Sequence[str], holes: b
     ]
     named = [f"line {lines[i]} {repr(texts[i][:20]) if texts[i] else 'is empty'}" for i in bad[:NAMED]]
     more = [f"{len(bad) - NAMED} more"] if len(bad) > NAMED else []
-    return Column(name, values, f"not a finite number: {', '.join(named + more)}" if bad else "")
+    return Column(
+        name, values, f"no finite number, or one beyond {LARGEST:g}: {', '.join(named + more)}" if bad else ""
+    )
 
 
 def _number(text: str) -> float | None:
