@@ -99,3 +99,13 @@ def test_short_and_long_runs(tmp_path: Path, count: int) -> None:
     columns = {"pixel_to_ref": [1.0] * count, "pixel_to_prev": [None, *[2.0] * (count - 1)]}
     plot.plot_series(["odd"] * count, columns, tmp_path / "a.png", converged_below=0.5)
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_a_run_of_one_frame(tmp_path: Path, figure: list) -> None:
+    """Catches the legend of a lag that no frame has, a panel of nothing, and half a frame on the axis."""
+    columns = {"flip_to_ref": [0.3], "flip_to_prev": [None], "flip_to_lag": [None]}
+    plot.plot_series(["frame_0007"], columns, tmp_path / "a.png", converged_below=0.5)
+    (axes,) = figure[0].axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["to the reference"]
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [7]

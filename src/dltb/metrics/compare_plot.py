@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dltb.metrics.bootstrap import Interval
+from dltb.metrics.bootstrap import SHORTEST, Interval
 from dltb.metrics.compare import DETAIL, MAD, SATURATION, SOURCE, Curve, Curves, Key, Row
 from dltb.metrics.figure import COLOURS, new_figure, plain_frame
 from dltb.metrics.zones import FRAME, INSIDE, OUTSIDE
@@ -55,7 +55,11 @@ def plot_comparison(
             panels[name].set_ylabel(label)
     for axes in panels.values():
         finish(axes)
-    add_names(figure, runs, f"bars: mean over the frames, with its {100 * confidence:g} % interval")
+    add_names(
+        figure,
+        runs,
+        f"bars: mean over the frames, with its {100 * confidence:g} % interval ({SHORTEST} frames or more)",
+    )
     figure.savefig(out, format="png", metadata=MADE_BY)
 
 
@@ -88,9 +92,9 @@ def draw_zones(axes: "Axes", found: Mapping[Key, Interval], runs: Sequence[str],
             interval = found.get(Key(name, zone, metric))
             if interval is not None:
                 x = place + (i + 0.5 - len(names) / 2) * 0.8 / len(names)
-                axes.bar(x, interval.mean, 0.74 / len(names), color=_colour(name, runs), yerr=_error(interval), **BAR)
+                axes.bar(x, interval.mean, 0.74 / len(names), yerr=_error(interval), **_fill(name, runs), **BAR)
     axes.set_xticks(range(len(zones)), zones.values())
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
 
 
 def _error(interval: Interval) -> list[list[float]] | None:
@@ -110,6 +114,12 @@ def shown_pairs(runs: Sequence[str]) -> list[tuple[str, str]]:
     return list(itertools.combinations(runs, 2))
 
 
+def _fill(name: str, runs: Sequence[str]) -> dict[str, Any]:
+    """Colour, and hatching where the colours come again."""
+    again = name != SOURCE and list(runs).index(name) >= len(COLOURS)
+    return {"facecolor": _colour(name, runs), "hatch": "////" if again else None, "edgecolor": "white"}
+
+
 def draw_pairs(axes: "Axes", curves: Curves, runs: Sequence[str]) -> None:
     """How far frames of equal number are apart."""
     letters = letters_of(runs)
@@ -118,7 +128,7 @@ def draw_pairs(axes: "Axes", curves: Curves, runs: Sequence[str]) -> None:
         colour = _colour(b, runs) if a == runs[0] else "0.25"
         _line(axes, curves[Curve((a, b))], colour, DASHES[i % len(DASHES)], f"{letters[a]}, {letters[b]}")
     axes.set(xlabel="frame", ylabel="MAD between runs (levels)")
-    axes.set_ylim(bottom=0)
+    _from_zero(axes)
     _legend(axes, columns=8 if lower_row(curves).count("pairs") == 3 else 2)
 
 
@@ -132,15 +142,18 @@ def draw_tails(axes: "Axes", curves: Curves, runs: Sequence[str], tails: int) ->
         axes.plot([], [], color="0.25", linewidth=1.2, linestyle=dash, label=", ".join(kind))
     axes.set_xlabel("pass of the tail")
     if tails > 1:
-        axes.set_ylim(bottom=0)
+        _from_zero(axes)
     _legend(axes)
 
 
+def _from_zero(axes: "Axes") -> None:
+    """At least one level high, so that runs that are equal do not fill an axis of their own."""
+    axes.set_ylim(0, max(1, axes.get_ylim()[1]))
+
+
 def _line(axes: "Axes", values: Mapping[int, float], colour: str, dash: object, label: str | None = None) -> None:
-    marker = "o" if len(values) == 1 else None
-    axes.plot(
-        list(values), list(values.values()), color=colour, linestyle=dash, linewidth=1.2, marker=marker, label=label
-    )
+    style = {"color": colour, "linestyle": dash, "linewidth": 1.2, "marker": "o" if len(values) == 1 else None}
+    axes.plot(list(values), list(values.values()), label=label, clip_on=False, **style)  # a line at 0 is seen whole
 
 
 def _legend(axes: "Axes", columns: int = 2) -> None:
@@ -155,7 +168,7 @@ def finish(axes: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator
 
     if axes.get_xlabel():
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 5, 10]))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     axes.xaxis.label.set_size("small")
     axes.yaxis.label.set_size("small")
     axes.tick_params(labelsize="small")
@@ -168,10 +181,8 @@ def add_names(figure: "Figure", runs: Sequence[str], caption: str) -> None:
     from matplotlib.patches import Patch
 
     names = {run: run if len(run) <= LONGEST_NAME else f"...{run[3 - LONGEST_NAME :]}" for run in runs}
-    patches = [Patch(color=SOURCE_COLOUR, label="source")]
-    patches += [
-        Patch(color=_colour(run, runs), label=f"{letter}: {names[run]}") for run, letter in letters_of(runs).items()
-    ]
+    patches = [Patch(**_fill(SOURCE, runs), label="source")]
+    patches += [Patch(**_fill(run, runs), label=f"{letter}: {names[run]}") for run, letter in letters_of(runs).items()]
     patches.append(Patch(color="none", label=caption))
     legend = figure.legend(handles=patches, loc="outside upper left", frameon=False, fontsize="small")
     for text in legend.get_texts():

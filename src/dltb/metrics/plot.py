@@ -123,7 +123,7 @@ def plot_plateaus(
         _finish(ax)
         if len(names) == 1:
             ax.get_legend().remove()  # its axis says it
-        ax.xaxis.set_major_locator(MaxNLocator(nbins=8))
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=[1, 2, 5, 10]))
     axes[-1].set_xlabel("anchor blend (stable blends only)")
     save_figure(figure, out)
 
@@ -155,7 +155,7 @@ def _finish(ax: "Axes", *, from_zero: bool = True) -> None:
     if from_zero:
         ax.set_ylim(bottom=0)
     ax.margins(x=0.01)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
     plain_frame(ax)
     # Above the panel: inside it, there is no corner that a series may not reach.
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0.2)

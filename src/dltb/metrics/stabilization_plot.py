@@ -67,7 +67,7 @@ def draw(axes: "Axes", judged: Judged) -> None:
     axes.set_title(judged.column.name, fontsize="small", loc="left", parse_math=False)
     colour = UNSETTLED if verdict.index is None else PLATEAU
     axes.set_title(headline(judged), fontsize="small", loc="right", color=colour, parse_math=False)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.6g}")  # no "1e-5" above the axis, where the name stands
     axes.tick_params(labelsize="small")
     axes.margins(x=0.01)
