@@ -489,6 +489,7 @@ def test_the_help_names_every_metric_and_type() -> None:
     text = " ".join(build_parser().format_help().split())
     assert all(f" {key} " in text for key in METRICS)
     assert all(name in text for name in TYPES)
+    assert "dreamsim_input_to_ref" in text  # the loop tools point here
     assert ", ".join(f"{key} {row.converged_below:g}" for key, row in METRICS.items()) in text
     assert MetricOptions().metric in METRICS
     assert MetricOptions().dreamsim_type in TYPES

@@ -145,15 +145,25 @@ def test_a_table_that_is_missing_is_made_and_nothing_else(tmp_path, monkeypatch,
 
 
 def test_another_metric_goes_into_a_table_of_its_own(tmp_path, capsys):
-    """Catches dltb-distance replacing the table of a run that measures itself, and a wrong table that counts as done."""
+    """Catches dltb-distance replacing the table of a run that measures itself, by default or by name."""
     from dltb import analyze_distance
 
     run = feedback(tmp_path, 0.3)
     before = (run / "distance_metrics.csv").read_bytes()
     assert analyze_distance.main([str(run), "--metric", "pixel"]) == 2
     assert "give --out" in capsys.readouterr().err
-    assert analyze_distance.main([str(run), "--metric", "pixel", "--out", str(run / "distance_metrics.csv")]) == 0
-    feedback(tmp_path, 0.3)
+    assert analyze_distance.main([str(run), "--metric", "flip", "--out", str(run / "distance_metrics.csv")]) == 2
+    assert "the table of a run that measures itself" in capsys.readouterr().err
+    assert analyze_distance.main([str(run), "--metric", "pixel", "--out", str(run / "other.csv")]) == 0
+    assert (run / "distance_metrics.csv").read_bytes() == before
+
+
+def test_a_table_of_another_metric_is_not_the_runs(tmp_path):
+    """Catches a table that somebody put there and that counts as done."""
+    run = feedback(tmp_path, 0.3, "--control", "identity").with_name("feedback_s0.4_a0.3_control-identity")
+    before = (run / "distance_metrics.csv").read_bytes()
+    (run / "distance_metrics.csv").write_bytes(before.replace(b"flip", b"pixel"))
+    feedback(tmp_path, 0.3, "--control", "identity")
     assert (run / "distance_metrics.csv").read_bytes() == before
 
 

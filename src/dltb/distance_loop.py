@@ -18,8 +18,9 @@ EPILOG = """\
 writes <output-dir>/distance_s<strength>[_control-<control>]/:
 frame_0000_original.png, frames/frame_NNNN.png, distance_metrics.csv,
 distance_plot.png, dynamics_plot.png (colour, clipping, detail), run.json, steps.jsonl. run.json says whether the run ends
-in a cycle; the columns are explained in dltb-distance --help. The directory's name does not hold the image, prompt, steps
-or seed: give runs that differ in those an --output-dir of their own.
+in a cycle and what was measured with; asked for with another --metric, the run keeps its frames and is measured again. The
+columns are explained in dltb-distance --help. The directory's name does not hold the image, prompt, steps or seed: give
+runs that differ in those an --output-dir of their own.
 
 example, without any download:
   dltb-distance-loop --metric flip --prompt "an oil painting" """

@@ -15,12 +15,14 @@ DESCRIPTION = """\
 Runs dltb-distance-feedback over a range of --anchor-blend with everything else fixed: one load of the model for all
 passes, one load of the metric for all verdicts. A blend is stable when both its distance to the frame before and its
 distance to the original have settled (see dltb-stabilization); the distance of the model's input is not judged. Run it
-again to go on where it stopped."""
+again to go on where it stopped. Another range joins the table of the first; blends that were made or measured with other
+settings are refused there. With --overwrite the blends of the range are made anew; the old ones wait in replaced/ until
+then, and if that is interrupted, the same command without --overwrite goes on."""
 EPILOG = """\
 writes <output-dir>/stability_s<strength>[_control-<control>]/:
 stable/a<blend>/ (the two frames that open the plateaus, run.json),
 unstable/a<blend>/ (the whole run), stability_sweep.csv (anchor-blend, v_prev, i_prev, v_ref, i_ref: plateau value and first
-settled frame of both series) and stability_plot.png, both of the stable blends only
+settled frame of both series) and stability_plot.png, both of all stable blends in that directory
 
 example, without any download:
   dltb-stability-sweep --metric flip --frames 100 --min-blend 0.1 --max-blend 0.9 --step 0.2"""
@@ -33,7 +35,7 @@ class SweepOptions:
     min_blend: float = option(0.05, "the lowest anchor blend", metavar="A", parse=number(0, 1))
     max_blend: float = option(0.6, "the highest anchor blend", metavar="A", parse=number(0, 1))
     step: float = option(0.05, "the distance between two blends", metavar="A", parse=number(0.001, 1))
-    frames: int = option(200, "number of passes of every run", metavar="N", parse=whole(1))
+    frames: int = option(200, "number of passes of every run, 21 or more", metavar="N", parse=whole(1))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -110,7 +110,9 @@ def find_outputs(options: DistanceOptions, folder: Path) -> tuple[Path, Path | N
     for flag, text in (("--out", options.out), ("--json", options.json)):
         if text == "":
             raise UsageError(f"{flag} is empty; give a file, or leave the flag out")
-    table = Path(options.out) if options.out is not None else own_table(run_directory(folder))
+    table = Path(options.out) if options.out is not None else run_directory(folder) / TABLE_NAME
+    if table.name == TABLE_NAME and belongs_to(table.resolve().parent, SELF_MEASURING):
+        raise UsageError(f"{table} is the table of a run that measures itself; give --out for another one")
     report = Path(options.json) if options.json is not None else None
     if report and table.resolve() == report.resolve():
         raise UsageError(f"--out and --json are the same file, {table}")
@@ -121,13 +123,6 @@ def find_outputs(options: DistanceOptions, folder: Path) -> tuple[Path, Path | N
             raise UsageError(f"{flag} {path}: {path.parent} is not a folder")
         check_output(path, is_ours=is_ours, tool=TOOL, otherwise=f"give another {flag}")
     return table, report
-
-
-def own_table(directory: Path) -> Path:
-    """The default table, unless it belongs to a run that measures itself."""
-    if belongs_to(directory, SELF_MEASURING):
-        raise UsageError(f"{directory} holds a run with a table of its own; give --out for another one")
-    return directory / TABLE_NAME
 
 
 def is_table(path: Path) -> bool:
