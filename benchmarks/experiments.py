@@ -1,12 +1,18 @@
 """The A/B experiments of the klein line, redone on the embedded model: warp, mask, tails, prompt ladder.
 
-    uv run python -m benchmarks.experiments [--only warp mask tails prompts] [--size 128] [--frames 24] [--out DIR]
+    uv run python -m benchmarks.experiments [--only warp mask ...] [--fresh] [--out DIR]
 
-Each leg is an ordinary run of dltb-klein, each comparison one of dltb-compare, under DIR/<experiment>/. A leg that is
-complete is not made again. Minutes on two cores; NOTES.md has what came out.
+Each leg is an ordinary run of dltb-klein, each comparison one of dltb-compare, under DIR/<experiment>/, where its table is
+kept as comparison.txt. A leg that is complete is not made again, unless --fresh asks for it: the settings of a run do not
+tell one set of embedded weights from another. Sizes and lengths are those of NOTES.md, which has what came out; --size
+and --frames make short trials. Minutes on two cores.
 """
 
 import argparse
+import contextlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dltb import compare, klein
@@ -20,39 +26,76 @@ LADDER = {
 }
 DUAL_REF = ["--conditioning", "dual-ref"]
 TAILS = ["--tail-frames", "10", "--tail-modes", "freeze,free,black"]
-# experiment -> leg -> what differs from the common flags
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs of one clip, and what differs between them."""
+
+    legs: Mapping[str, Sequence[str]]  # flags beyond the common ones
+    size: int = 128  # px
+    frames: int = 24
+
+
 EXPERIMENTS = {
-    "warp": {"warp": DUAL_REF, "no-warp": [*DUAL_REF, "--no-reproject"]},
-    "mask": {"plain": ["--anchor-blend", "0.1"], "mask": ["--anchor-blend", "0.1", "--reproject-mask"]},
-    "tails": {"plain": [*DUAL_REF, *TAILS], "mask": [*DUAL_REF, *TAILS, "--reproject-mask"]},
-    "prompts": {slug: [*DUAL_REF, "--prompt", prompt] for slug, prompt in LADDER.items()},
+    "warp": Experiment({"warp": DUAL_REF, "no-warp": [*DUAL_REF, "--no-reproject"]}),
+    "mask": Experiment(
+        {"plain": ["--anchor-blend", "0.1"], "mask": ["--anchor-blend", "0.1", "--reproject-mask"]}, frames=48
+    ),
+    "mask-dual-ref": Experiment({"plain": DUAL_REF, "mask": [*DUAL_REF, "--reproject-mask"]}, size=256, frames=48),
+    "tails": Experiment({"plain": [*DUAL_REF, *TAILS], "mask": [*DUAL_REF, *TAILS, "--reproject-mask"]}),
+    "prompts": Experiment({slug: [*DUAL_REF, "--prompt", prompt] for slug, prompt in LADDER.items()}, frames=16),
 }
 
 
-def make(root: Path, legs: dict[str, list[str]], common: list[str]) -> list[str]:
+def make(root: Path, legs: Mapping[str, Sequence[str]], common: Sequence[str]) -> list[str]:
     """Run every leg into a folder of its own and return the run directories."""
     runs = []
     for leg, flags in legs.items():
-        if klein.main([*common, *flags, "--resume", "--output-dir", str(root / leg)]):
+        if klein.main([*common, *flags, "--output-dir", str(root / leg)]):
             raise SystemExit(f"{leg} failed")
         runs += [str(run.parent) for run in (root / leg).glob("*/run.json")]
     return runs
+
+
+def compare_legs(runs: Sequence[str], root: Path) -> str:
+    """The table of a comparison, which is also kept."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        code = compare.main([*runs, "--out", str(root / "comparison")])
+    if code:
+        raise SystemExit(f"the comparison of {root.name} failed")
+    (root / "comparison.txt").write_text(told.getvalue(), encoding="utf-8")
+    return told.getvalue()
 
 
 def main() -> None:
     """Run what is asked for and print the comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=EXPERIMENTS, default=list(EXPERIMENTS))
-    parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--frames", type=int, default=24)
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--frames", type=int)
+    parser.add_argument("--fresh", action="store_true")
     parser.add_argument("--out", type=Path, default=Path("untracked/experiments"))
     args = parser.parse_args()
-    size = ["--width", str(args.size), "--height", str(args.size)]
-    common = ["--model", "tiny-klein", "--save-every", "1", "--max-frames", str(args.frames), *size]
     for name in args.only:
-        print(f"\n== {name}")
-        runs = make(args.out / name, EXPERIMENTS[name], common)
-        compare.main([*runs, "--out", str(args.out / name / "comparison")])
+        print(f"\n== {name}", flush=True)
+        experiment = EXPERIMENTS[name]
+        size, frames = str(args.size or experiment.size), str(args.frames or experiment.frames)
+        common = [
+            "--model",
+            "tiny-klein",
+            "--save-every",
+            "1",
+            "--max-frames",
+            frames,
+            "--width",
+            size,
+            "--height",
+            size,
+        ]
+        common.append("--overwrite" if args.fresh else "--resume")
+        print(compare_legs(make(args.out / name, experiment.legs, common), args.out / name))
 
 
 if __name__ == "__main__":
