@@ -251,6 +251,44 @@ def test_a_metric_that_cannot_load_is_known_before_the_passes(tmp_path, monkeypa
     assert not out.exists()
 
 
+def test_dreamsim_is_tried_before_and_loaded_after_the_passes(tmp_path, monkeypatch, capsys):
+    """Catches a trial that is not let go of, options that do not reach DreamSim, and a table of another metric."""
+    import gc
+    import weakref
+
+    import dreamsim
+
+    from dltb.runs import measured
+    from tests.metrics.dreamsim_caches import make_cache, narrow_networks
+
+    narrow_networks(monkeypatch)
+    cache, models, alive = make_cache(tmp_path / "cache", "clip_vitb32"), [], []
+    load, load_model = dreamsim.dreamsim, measured.load_model
+
+    def watched(**how):
+        model, preprocess = load(**how)
+        models.append(weakref.ref(model))
+        return model, preprocess
+
+    def passes(choice, note):
+        gc.collect()
+        alive.extend(model() for model in models)
+        return load_model(choice, note)
+
+    monkeypatch.setattr(dreamsim, "dreamsim", watched)
+    monkeypatch.setattr(measured, "load_model", passes)
+    extra = ["--metric", "dreamsim", "--dreamsim-type", "clip_vitb32", "--cache-dir", str(cache)]
+    run = feedback(tmp_path, 0.3, "--control", "identity", *extra).with_name("feedback_s0.4_a0.3_control-identity")
+    assert (len(models), alive) == (2, [None])
+    assert list(rows_of(run)[0])[1:4] == ["dreamsim_to_ref", "dreamsim_to_prev", "dreamsim_input_to_ref"]
+    found = manifest(run)["measurement"]
+    assert (found["dreamsim_type"], found["patch"]) == ("clip_vitb32", False)
+    said = capsys.readouterr().err
+    assert said.index("checking that DreamSim clip_vitb32 loads") < said.index("loading DreamSim clip_vitb32 on cpu")
+    feedback(tmp_path, 0.3, "--control", "identity", *extra)
+    assert len(models) == 2, "a run that is complete and measured loads nothing"
+
+
 def test_one_process_at_a_time_measures(tmp_path, capsys):
     """Catches two processes that write the same table, and a lock that outlives its process."""
     from dltb.output.run_directory import locked
