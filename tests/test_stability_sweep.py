@@ -9,7 +9,7 @@ from dltb.stability_sweep import main
 from tests.clips import files, manifest
 
 pytestmark = pytest.mark.usefixtures("shared_models")
-FRAMES = "30"
+FRAMES = "21"
 SMALL = ["--width", "64", "--height", "64", "--metric", "flip"]
 RANGE = ["--min-blend", "0", "--max-blend", "1", "--step", "0.5", "--frames", FRAMES]
 
