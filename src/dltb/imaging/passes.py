@@ -1,11 +1,12 @@
 """One pass: a frame, or several as references, through a model's pipeline and back to a uint8 frame.
 
 Knows how a pipeline is called (from the model's row) and what its output must look like. Frames are uint8 RGB
-[H, W, 3]; what leaves this module is bit for bit what diffusers' own ``output_type="pil"`` would give.
+[H, W, 3]; what leaves this module is bit for bit what diffusers' own ``output_type="pil"`` would give. How the pass
+itself is made is a ``Call``: here the pipeline as it comes, in ``dltb.models.direct`` the same without its overhead.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,30 @@ class Pass:
 Generate = Callable[[np.ndarray | Sequence[np.ndarray], int], Pass]
 
 
-def make_generate(pipe: Any, spec: "ModelSpec", settings: PassSettings, device: str) -> Generate:
-    """The callable that a loop gets: ``generate(images, index) -> Pass``, with the index counted from 1."""
+@dataclass(frozen=True)
+class Made:
+    """What a pass made, still on its device."""
+
+    pixels: "torch.Tensor"  # as `quantise` packs them
+    steps_run: int
+    sigma_start: float | None
+
+
+Call = Callable[[Sequence[np.ndarray], "torch.Generator"], Made]
+
+
+def make_generate(
+    pipe: Any, spec: "ModelSpec", settings: PassSettings, device: str, *, call: Call | None = None
+) -> Generate:
+    """The callable that a loop gets: ``generate(images, index) -> Pass``, with the index counted from 1.
+
+    ``call`` makes the pass in the pipeline's place.
+    """
 
     def generate(images: np.ndarray | Sequence[np.ndarray], index: int) -> Pass:
         generator = make_generator(device, seed_for(settings, index))
         try:
-            made = run_pass(pipe, spec, images, settings, generator)
+            made = run_pass(pipe, spec, images, settings, generator, call=call)
             check_not_flat(made.frame, _as_list(images))
         except RunError as error:
             raise RunError(f"pass {index}: {error}") from error
@@ -85,44 +103,67 @@ def run_pass(
     images: np.ndarray | Sequence[np.ndarray],
     settings: PassSettings,
     generator: "torch.Generator",
+    *,
+    call: Call | None = None,
 ) -> Pass:
-    """Run the pipeline once over one frame, or over several as references in the order given."""
+    """Run the pipeline, or ``call`` in its place, once over one frame, or over several as references in their order."""
     frames = _as_list(images)
     check_frames(spec, frames, settings)
     started = time.perf_counter()
     try:
-        made = pipe(**call_arguments(spec, frames, settings), generator=generator, output_type="pt").images
+        made = (call or pipeline_call(pipe, spec, call_options(spec, settings)))(frames, generator)
+        frame = fetch(made.pixels, frames[0].shape)
     except RuntimeError as error:
         # torch.OutOfMemoryError is one of these; MPS raises a plain RuntimeError that says so in words.
         if "out of memory" not in str(error).lower():
             raise
         raise RunError(_out_of_memory(spec, frames[0])) from error
-    frame = to_uint8(made)
     return Pass(
         frame=frame,
         seconds=time.perf_counter() - started,
-        steps_run=int(pipe.num_timesteps),
-        sigma_start=_sigma_start(pipe.scheduler),
+        steps_run=made.steps_run,
+        sigma_start=made.sigma_start,
         seed=generator.initial_seed(),
     )
 
 
+def pipeline_call(pipe: Any, spec: "ModelSpec", options: Mapping[str, Any]) -> Call:
+    """The pipeline as it comes, with ``options`` (see ``call_options``) on every call."""
+
+    def call(frames: Sequence[np.ndarray], generator: "torch.Generator") -> Made:
+        arguments = {**options, **image_arguments(spec, frames)}
+        image = pipe(**arguments, generator=generator, output_type="pt").images
+        return Made(quantise(image), int(pipe.num_timesteps), first_sigma(pipe.scheduler))
+
+    return call
+
+
 def call_arguments(spec: "ModelSpec", frames: Sequence[np.ndarray], settings: PassSettings) -> dict[str, Any]:
     """The pipeline's arguments as the model's row wants them; generator and output type are the caller's."""
-    pictures = [Image.fromarray(frame) for frame in frames]
-    arguments: dict[str, Any] = {
+    return {**call_options(spec, settings), **image_arguments(spec, frames)}
+
+
+def call_options(spec: "ModelSpec", settings: PassSettings) -> dict[str, Any]:
+    """The arguments that are the same on every pass."""
+    options: dict[str, Any] = {
         "prompt": settings.prompt,
-        "image": pictures if spec.edits_references else pictures[0],
         "num_inference_steps": settings.num_inference_steps,
         **spec.call_arguments,
     }
     if spec.uses_strength:
-        arguments["strength"] = settings.strength
+        options["strength"] = settings.strength
     if spec.takes_guidance:
-        arguments["guidance_scale"] = guidance_scale(spec, settings)
+        options["guidance_scale"] = guidance_scale(spec, settings)
     if spec.takes_negative_prompt:
         # Not "": SDXL zeroes the embedding when there is no negative prompt, and encodes an empty one.
-        arguments["negative_prompt"] = settings.negative_prompt or None
+        options["negative_prompt"] = settings.negative_prompt or None
+    return options
+
+
+def image_arguments(spec: "ModelSpec", frames: Sequence[np.ndarray]) -> dict[str, Any]:
+    """The arguments that hold or follow from the frames."""
+    pictures = [Image.fromarray(frame) for frame in frames]
+    arguments: dict[str, Any] = {"image": pictures if spec.edits_references else pictures[0]}
     if spec.pass_size:
         arguments["height"], arguments["width"] = frames[0].shape[:2]
     return arguments
@@ -134,22 +175,48 @@ def guidance_scale(spec: "ModelSpec", settings: PassSettings) -> float:
 
 
 def to_uint8(image: "torch.Tensor") -> np.ndarray:
-    """Quantise a pipeline's float image [1, 3, H, W], 0..1, any device, to [H, W, 3] uint8.
+    """Quantise a pipeline's float image [1, 3, H, W], 0..1, any device, to [H, W, 3] uint8; RunError on NaN."""
+    return fetch(quantise(image), (*image.shape[2:], 3))
 
-    The arithmetic of diffusers' ``numpy_to_pil`` (float32, half to even), done on the device: a quarter of the bytes
-    are copied. The pipeline has clamped the image already, so an infinite value shows only as the NaN that the
-    decoder's normalisations make of it.
+
+def quantise(image: "torch.Tensor") -> "torch.Tensor":
+    """A float image [1, 3, H, W], 0..1, as [H * W * 3 + 1] uint8 on its device; the last value is 0 if one was NaN.
+
+    The arithmetic of diffusers' ``numpy_to_pil`` (float32, half to even). Done on the device a quarter of the bytes are
+    copied, and packed so the copy is the only time that the host waits.
     """
     import torch
 
     pixels = image[0].permute(1, 2, 0).float()
-    if not torch.isfinite(pixels).all():
+    levels = (pixels * 255).round().to(torch.uint8)
+    return torch.cat([levels.flatten(), torch.isfinite(pixels).all().to(torch.uint8).reshape(1)])
+
+
+def fetch(packed: "torch.Tensor", shape: tuple[int, ...]) -> np.ndarray:
+    """What ``quantise`` packed, as a [H, W, 3] uint8 frame.
+
+    The pipeline has clamped the image already, so an infinite value shows only as the NaN that the decoder's
+    normalisations make of it.
+    """
+    levels = _to_host(packed)
+    if not levels[-1]:
         raise RunError(
             "the model gave NaN instead of pixels: its number format overflowed or its weights are damaged. Fed back, "
             "it would spoil every later frame; try another --seed, a lower --guidance-scale or --strength, or another "
             "--device"
         )
-    return (pixels * 255).round().to(torch.uint8).contiguous().cpu().numpy()
+    return levels[:-1].reshape(shape)
+
+
+def _to_host(tensor: "torch.Tensor") -> np.ndarray:
+    import torch
+
+    if tensor.device.type != "cuda":
+        return tensor.cpu().numpy()
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    pinned.copy_(tensor, non_blocking=True)
+    torch.cuda.current_stream().synchronize()
+    return pinned.numpy()
 
 
 def check_not_flat(frame: np.ndarray, inputs: Sequence[np.ndarray]) -> None:
@@ -260,7 +327,7 @@ def _as_list(images: np.ndarray | Sequence[np.ndarray]) -> list[np.ndarray]:
     return [images] if isinstance(images, np.ndarray) else list(images)
 
 
-def _sigma_start(scheduler: Any) -> float | None:
+def first_sigma(scheduler: Any) -> float | None:
     """The first sigma of the steps that ran: img2img pipelines skip the start of the schedule by its begin index."""
     sigmas, begin = getattr(scheduler, "sigmas", None), getattr(scheduler, "begin_index", None)
     return None if sigmas is None or begin is None else float(sigmas[begin])
