@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ControlOptions, ModelOptions, OutputOptions, VideoInput, VideoOptions
+from dltb.args.options import ControlOptions, ModelOptions, OutputOptions, SpeedOptions, VideoInput, VideoOptions
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_options(parser, VideoOptions, "loop", leave_out=("conditioning", "ref_order"))
     add_options(parser, ModelOptions, "model")
     add_options(parser, ControlOptions, "control")
+    add_options(parser, SpeedOptions, "speed")
     add_options(parser, OutputOptions, "output")
     return parser
 
@@ -50,6 +51,7 @@ def run(args: argparse.Namespace, make_conditioning: Callable | None = None) -> 
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
+    own |= {"speed": read_options(SpeedOptions, args)}
     own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None)}
     return run_video("dltb-continuous", args.input, *groups, **own)
 

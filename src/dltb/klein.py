@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ModelOptions, OutputOptions, VideoInput, VideoOptions
+from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoInput, VideoOptions
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_options(parser, VideoInput, "input")
     add_options(parser, VideoOptions, "loop", defaults={"anchor_blend": 0.1})
     add_options(parser, ModelOptions, "model", defaults={"model": "flux2-klein-4b"}, leave_out=("strength",))
+    add_options(parser, SpeedOptions, "speed")
     add_options(parser, OutputOptions, "output")
     return parser
 
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from dltb.runs.video import run_video
 
         groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
-        return run_video("dltb-klein", args.input, *groups, given=args.given, klein_only=True)
+        speed = read_options(SpeedOptions, args)
+        return run_video("dltb-klein", args.input, *groups, given=args.given, klein_only=True, speed=speed)
 
     return run_tool(work)
 

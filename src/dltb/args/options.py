@@ -72,6 +72,30 @@ class ModelOptions:
         "where to run; the default is cuda, else mps, else an error (the tiny models also take the CPU)",
         choices=("cuda", "mps", "cpu"),
     )
+    profile: str = option(
+        "exact",
+        "exact gives the bits of diffusers' own call; fast compiles the model, which rounds otherwise; fp8 also multiplies "
+        "in 8 bits (CUDA, compute capability 8.9 or newer)",
+        choices=("exact", "fast", "fp8"),
+    )
+
+
+@dataclass(frozen=True)
+class SpeedOptions:
+    """How the work beside the model is spread; none of it changes a result."""
+
+    flow_workers: int | None = option(
+        None,
+        "threads that estimate optical flow ahead of the model; the default is half of the cores, from 2 to 8",
+        metavar="N",
+        parse=whole(1, at_most=64),
+    )
+    flow_cache: str | None = option(
+        None,
+        "keep every estimated flow in this folder, by content, for later runs of the same frames (8 bytes a pixel and "
+        "direction)",
+        metavar="DIR",
+    )
 
 
 @dataclass(frozen=True)

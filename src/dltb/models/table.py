@@ -48,6 +48,11 @@ class ModelSpec:
     vram_gb: int | None = None  # card on which it fits without --offload, as reported; None: not measured
 
     @property
+    def has_transformer(self) -> bool:
+        """Whether the denoiser is a transformer rather than a UNet."""
+        return not any("StableDiffusion" in name for name in self.folder_classes)
+
+    @property
     def folder(self) -> Path | None:
         """Where an embedded model's files are."""
         return WEIGHTS_DIR / self.repo if self.embedded else None

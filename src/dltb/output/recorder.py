@@ -165,6 +165,10 @@ class RunRecorder:
         if text not in self._manifest["notes"]:
             self._manifest["notes"].append(text)
 
+    def describe(self, name: str, value: Any) -> None:
+        """Set what run.json will say under ``name``."""
+        self._manifest[name] = value
+
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._stack:
             late = self._writer.close()

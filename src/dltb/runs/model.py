@@ -10,7 +10,7 @@ from dltb import UsageError
 from dltb.args.options import ModelOptions
 from dltb.imaging import PassSettings, make_generate
 from dltb.imaging.controls import make_identity, make_vae_round_trip
-from dltb.imaging.passes import guidance_scale, inert_settings, prompt_notes
+from dltb.imaging.passes import Pass, call_options, guidance_scale, inert_settings, prompt_notes
 from dltb.models import (
     MODELS,
     ModelSpec,
@@ -22,6 +22,8 @@ from dltb.models import (
 )
 from dltb.models.environment import describe_environment
 from dltb.models.loading import resolve_dtype
+from dltb.models.profiles import check_profile
+from dltb.models.report import ProfileReport
 
 # Options that only the denoiser looks at.
 DENOISING = frozenset(
@@ -40,6 +42,7 @@ class ModelChoice:
     offload: bool
     given: frozenset[str]  # names of the options that the user set
     control: str | None = None  # what runs in the model's place, if anything
+    profile: str = "exact"
 
 
 def choose_model(
@@ -68,13 +71,31 @@ def choose_model(
         device=options.device,
     )
     device = resolve_device(options.device, spec)
+    if control is not None and options.profile != "exact":
+        raise UsageError(f"--profile {options.profile} speeds the model up, which --control {control} leaves out")
+    check_profile(options.profile, spec, device=device, offload=options.offload)
     settings = _pass_settings(options, width, height)
-    return ModelChoice(spec, settings, device, options.weights, options.offload, frozenset(given), control)
+    return ModelChoice(
+        spec, settings, device, options.weights, options.offload, frozenset(given), control, options.profile
+    )
 
 
 def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettings:
     named = {name: getattr(options, name) for name in PassSettings.__dataclass_fields__ if hasattr(options, name)}
     return replace(PassSettings(**named), width=width, height=height)
+
+
+@dataclass(frozen=True)
+class Generator:
+    """``generate(images, index) -> Pass`` of a loaded model, with the report of its profile."""
+
+    generate: Callable
+    report: ProfileReport
+
+    def __call__(self, images: Any, index: int) -> Pass:
+        made = self.generate(images, index)
+        self.report.steps_run = made.steps_run
+        return made
 
 
 def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
@@ -95,14 +116,30 @@ def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
         note(text)
     for text in prompt_notes(pipe, choice.spec, choice.settings.prompt):
         note(text)
-    return make_generate(pipe, choice.spec, choice.settings, choice.device)
+    return under_profile(pipe, choice)
+
+
+def under_profile(pipe: Any, choice: ModelChoice) -> Generator:
+    """The passes of a loaded pipeline under the profile that was chosen."""
+    from dltb.models.direct.engine import make_engine
+
+    settings = choice.settings
+    engine = make_engine(
+        pipe,
+        choice.spec,
+        call_options(choice.spec, settings),
+        profile=choice.profile,
+        offload=choice.offload,
+        size=(settings.width or choice.spec.native_size, settings.height or choice.spec.native_size),
+    )
+    return Generator(make_generate(pipe, choice.spec, settings, choice.device, call=engine.call), engine.report)
 
 
 def describe_choice(choice: ModelChoice) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings that a resume must share, and the environment around them, for run.json."""
     environment = describe_environment(choice.device)
     settings = {"model": choice.spec.key, "weights": choice.weights and str(Path(choice.weights).resolve())}
-    settings |= asdict(choice.settings) | {"control": choice.control}
+    settings |= asdict(choice.settings) | {"control": choice.control, "profile": choice.profile}
     settings["guidance_scale"] = guidance_scale(choice.spec, choice.settings)
     settings |= {f"{name} version": version for name, version in environment["versions"].items()}
     settings |= {name: environment[name] for name in ("device", "device_name")}

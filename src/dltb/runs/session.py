@@ -109,8 +109,15 @@ class Session:
                     before_record(step)
                 source = step.source.frame if keep_source else None
                 self.recorder.record(phase, step.index, step.frame, source, step_facts(step))
+                self._describe()
                 progress.step()
         return step
+
+    def _describe(self) -> None:
+        """What the model's speed profile came to; it is known bit by bit, as the first passes run."""
+        report = getattr(self.generate, "report", None)
+        if report is not None:
+            self.recorder.describe("profile", report.as_dict())
 
     def say(self, text: str) -> None:
         """A remark, said once and kept in run.json."""

@@ -1,6 +1,7 @@
 """The video loop: a clip through the model with carried state, then tails that branch from the shared end state."""
 
-from collections.abc import Callable, Collection, Iterator
+import os
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -8,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from dltb import UsageError
-from dltb.args.options import ModelOptions, OutputOptions, VideoOptions
+from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoOptions
 from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
 from dltb.imaging.flow import Flow
+from dltb.imaging.flow_cache import FlowCache
 from dltb.imaging.frames import Probe
 from dltb.imaging.video import probe_video, read_video
 from dltb.imaging.warp import warp_error_ratio
 from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
-from dltb.loop.engine import Frame
+from dltb.loop.engine import Frame, Source
 from dltb.loop.prefetch import FlowAhead, prefetch
 from dltb.loop.sources import from_clip, repeated
 from dltb.output.checkpoint import ResumePoint
@@ -26,8 +28,7 @@ from dltb.runs.model import ModelChoice, choose_model, load_model
 from dltb.runs.session import Session, already_complete, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 
-AHEAD = 6  # source frames decoded, and their flow begun, ahead of the loop
-FLOW_WORKERS = 2
+AHEAD = 4  # source frames decoded ahead of the loop, beside one for each flow worker
 END_STATE = "end_state.png"  # what every tail starts from
 LAST_SOURCE = "last_source.png"  # the fresh frame of the tails
 
@@ -59,10 +60,12 @@ def run_video(
     klein_only: bool = False,
     control: str | None = None,
     factory: Callable[..., Conditioning] = make_conditioning,
+    speed: SpeedOptions | None = None,
 ) -> int:
     """Run a clip and its tails.
 
-    ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning.
+    ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning; ``speed``
+    says how the flow is come by.
     """
     _check(video)
     path = find_input(input_text)
@@ -83,7 +86,7 @@ def run_video(
     print(_header(video, clip, choice))
     if already_complete(plan):
         return 0
-    return _record(plan, clip, choice, video, factory)
+    return _record(plan, clip, choice, video, factory, speed or SpeedOptions())
 
 
 def _check(video: VideoOptions) -> None:
@@ -136,11 +139,13 @@ def _header(video: VideoOptions, clip: Clip, choice: ModelChoice) -> str:
     return f"{name} {size} {state} {warp} frames={clip.passes or 'all'} {tails} device={choice.device}"
 
 
-def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable) -> int:
+def _record(
+    plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable, speed: SpeedOptions
+) -> int:
     notes = [*clip.probe.notes, *_inert(video, choice.given)]
     first = clip.prepare(next(read_video(clip.path, limit=1)))
     generate = load_model(choice, notes.append)
-    flow = FlowAhead(partial(_checked_flow, backward=video.reproject_mask), FLOW_WORKERS, keep=AHEAD + 4)
+    flow = _flow_ahead(video, speed)
     conditioning = factory(video, flow, make_reprojector(mask_disocclusions=video.reproject_mask))
     with closing(flow), StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
@@ -152,6 +157,18 @@ def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions,
             _tail(session, phase, end, conditioning)
     report(plan, recorder.passes)
     return 0
+
+
+def _flow_ahead(video: VideoOptions, speed: SpeedOptions) -> FlowAhead:
+    estimate = partial(_checked_flow, backward=video.reproject_mask)
+    if speed.flow_cache is not None:
+        estimate = FlowCache(speed.flow_cache, estimate, kind="both ways" if video.reproject_mask else "one way")
+    return FlowAhead(estimate, speed.flow_workers or _flow_workers())
+
+
+def _flow_workers() -> int:
+    """Half of the cores, but 2 at least and 8 at most: Farneback takes tens of milliseconds on one core, each way."""
+    return min(8, max(2, (os.cpu_count() or 1) // 2))
 
 
 def _checked_flow(previous: Frame, current: Frame, *, backward: bool) -> Flow:
@@ -189,13 +206,18 @@ def _main_loop(
         return replace(point, state=state, source=source)
     frames = read_video(clip.path, clip.limit, on_note=session.say)
     sources = from_clip(frames, clip.prepare, clip.limit, point.start, point.source)
-    last = session.play(phase, point, prefetch(flow.watch(sources) if flow else sources, AHEAD), conditioning[0])
+    last = session.play(phase, point, _ahead(sources, flow), conditioning[0])
     end = ResumePoint(last.index, last.frame, last.source.frame) if last else point
     recorder.save_image(END_STATE, end.state)
     recorder.keep(END_STATE, end.state)
     recorder.keep(LAST_SOURCE, end.source)
     recorder.finish(phase, end.state, end.source)
     return end
+
+
+def _ahead(sources: Iterator[Source], flow: FlowAhead | None) -> Generator[Source]:
+    """The sources decoded on a thread, the flow of each begun as it goes by."""
+    return prefetch(sources, AHEAD) if flow is None else prefetch(flow.watch(sources), AHEAD + flow.workers)
 
 
 def _tail(session: Session, phase: Phase, end: ResumePoint, conditioning: Conditioning) -> None:

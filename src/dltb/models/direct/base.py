@@ -40,8 +40,11 @@ SIMPLE_SCHEDULERS = ("EulerDiscreteScheduler", "EulerAncestralDiscreteScheduler"
 class Direct(ABC):
     """One pass of a pipeline: ``direct(frames, generator) -> Made``."""
 
+    compiles_denoiser = True  # whether every step of the denoiser is the same function of tensors
+
     def __init__(self, pipe: Any, options: Mapping[str, Any], *, wrap: Wrap = unwrapped) -> None:
         self.pipe = pipe
+        self.vae = pipe.vae
         self.options = dict(options)
         self.device = torch.device(pipe._execution_device)
         self._levels = _model_range(pipe.image_processor).to(self.device)
@@ -78,6 +81,13 @@ class Direct(ABC):
     @abstractmethod
     def run(self, frames: Sequence[np.ndarray], generator: torch.Generator) -> torch.Tensor:
         """The pass itself; returns packed pixels, see ``passes.quantise``."""
+
+    def relax(self) -> None:  # noqa: B027 - most families have nothing to relax
+        """Give up precision that the pipeline asks for only because it overflows otherwise."""
+
+    def attention_shape(self, height: int, width: int) -> tuple[int, int, int, int] | None:
+        """Batch, tokens, heads and width of a head in most of a pass's attention; None where no choice is offered."""
+        return None
 
     def upload(self, frame: np.ndarray) -> torch.Tensor:
         """A frame on the device, [H, W, 3] uint8; the copy from pinned memory does not make the host wait."""

@@ -22,14 +22,17 @@ class FluxImg2Img(Direct):
         # As encode_prompt makes them.
         self.text_ids = torch.zeros(self.embeds.shape[1], 3).to(device=self.device, dtype=self.embeds.dtype)
 
+    def attention_shape(self, height: int, width: int) -> tuple[int, int, int, int]:
+        config, side = self.pipe.transformer.config, self.pipe.vae_scale_factor * 2
+        tokens = self.embeds.shape[1] + (height // side) * (width // side)
+        return (1, tokens, config.num_attention_heads, config.attention_head_dim)
+
     @staticmethod
     @torch.no_grad()
     def embedded(pipe: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: value for name, value in options.items() if name != "prompt"}
         device, most = pipe._execution_device, options.get("max_sequence_length", 512)
-        encoded = pipe.encode_prompt(
-            prompt=options["prompt"], prompt_2=None, device=device, max_sequence_length=most
-        )
+        encoded = pipe.encode_prompt(prompt=options["prompt"], prompt_2=None, device=device, max_sequence_length=most)
         return {**kept, "prompt_embeds": encoded[0], "pooled_prompt_embeds": encoded[1]}
 
     def prepare(self, height: int, width: int) -> None:

@@ -29,6 +29,11 @@ class Klein(Direct):
         self._known: deque[tuple[np.ndarray, torch.Tensor]] = deque(maxlen=KEPT_REFERENCES)
         self._reference_ids: dict[int, torch.Tensor] = {}
 
+    def attention_shape(self, height: int, width: int) -> tuple[int, int, int, int]:
+        config, side = self.pipe.transformer.config, self.pipe.vae_scale_factor * 2
+        tokens = self.embeds.shape[1] + 3 * (height // side) * (width // side)  # the frame and two references
+        return (1, tokens, config.num_attention_heads, config.attention_head_dim)
+
     @classmethod
     def covers(cls, pipe: Any, options: Mapping[str, Any]) -> bool:
         guided = options.get("guidance_scale", 1) > 1 and not pipe.config.get("is_distilled", True)
@@ -124,6 +129,8 @@ class KleinKV(Klein):
 
     The cache that the transformer hands on is no tensor, so its steps are not a stage: no profile wraps them.
     """
+
+    compiles_denoiser = False
 
     def walk(self, latents: torch.Tensor, references: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         scheduler, cache = self.schedule.start(), None

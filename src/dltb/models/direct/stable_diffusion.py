@@ -24,7 +24,6 @@ class StableDiffusion(Direct):
     """StableDiffusionImg2ImgPipeline."""
 
     def __init__(self, pipe: Any, options: Mapping[str, Any], *, wrap: Wrap = unwrapped) -> None:
-        self.vae = pipe.vae
         super().__init__(pipe, options, wrap=wrap)
         self.guided = _is_guided(options)
         self.conditions: tuple[torch.Tensor, ...] = self._conditions()
@@ -94,6 +93,14 @@ class StableDiffusionXL(StableDiffusion):
         if self.vae.config.force_upcast and self.vae.dtype == torch.float16:
             # The pipeline casts its VAE to float32 and back on every call. A copy is cast once and gives the same values.
             self.vae = copy.deepcopy(self.vae).to(torch.float32)
+        self._drawn = self.vae.dtype  # the type in which the posterior is sampled decides the noise
+
+    def relax(self) -> None:
+        if self.vae is not self.pipe.vae:
+            self.vae.to(torch.bfloat16)  # the range of float32, which is what the cast is for
+
+    def _encode(self, pixels: torch.Tensor) -> torch.Tensor:
+        return super()._encode(pixels).to(self._drawn)
 
     @classmethod
     def covers(cls, pipe: Any, options: Mapping[str, Any]) -> bool:
@@ -152,6 +159,6 @@ class StableDiffusionXL(StableDiffusion):
         numbers: torch.Tensor,
     ) -> torch.Tensor:
         added = {"text_embeds": pooled, "time_ids": numbers}
-        return self.pipe.unet(
-            latents, step, encoder_hidden_states=embeds, added_cond_kwargs=added, return_dict=False
-        )[0]
+        return self.pipe.unet(latents, step, encoder_hidden_states=embeds, added_cond_kwargs=added, return_dict=False)[
+            0
+        ]

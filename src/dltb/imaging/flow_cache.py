@@ -1,0 +1,79 @@
+"""Flows kept on disk by what the frames hold, for runs that feed the same clip again.
+
+A flow is named by the bytes of its two frames and all that decides its values (directions, parameters, OpenCV's version).
+What is read back is what was written, bit for bit; a damaged file counts as missing.
+"""
+
+import hashlib
+import os
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from dltb import UsageError
+from dltb.imaging.atomic import write_error
+from dltb.imaging.flow import FARNEBACK, Flow
+
+VERSION = 1  # of the files
+
+
+class FlowCache:
+    """``cache(previous, current)`` gives what ``estimate(previous, current)`` would, from the folder where it is there."""
+
+    def __init__(self, folder: Path | str, estimate: Callable[[np.ndarray, np.ndarray], Flow], *, kind: str) -> None:
+        """``kind`` names what ``estimate`` computes beside the forward flow."""
+        self.folder = Path(folder)
+        self._estimate = estimate
+        self._how = f"{VERSION} {cv2.__version__} {sorted(FARNEBACK.items())} {kind}".encode()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--flow-cache {folder}: {error.strerror}; give another folder") from None
+
+    def __call__(self, previous: np.ndarray, current: np.ndarray) -> Flow:
+        path = self.folder / f"{self._name(previous, current)}.npz"
+        flow = _read(path)
+        if flow is None:
+            flow = self._estimate(previous, current)
+            _write(path, flow)
+        return flow
+
+    def _name(self, previous: np.ndarray, current: np.ndarray) -> str:
+        digest = hashlib.sha256(self._how)
+        for frame in (previous, current):
+            digest.update(f"{frame.shape} {frame.dtype}".encode())
+            digest.update(np.ascontiguousarray(frame))
+        return digest.hexdigest()[:40]
+
+
+def _read(path: Path) -> Flow | None:
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            error = kept["warp_error"]
+            return Flow(
+                forward=kept["forward"],
+                backward=kept.get("backward"),
+                warp_error=None if np.isnan(error) else float(error),
+            )
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _write(path: Path, flow: Flow) -> None:
+    arrays = {"forward": flow.forward, "warp_error": np.float64(np.nan if flow.warp_error is None else flow.warp_error)}
+    if flow.backward is not None:
+        arrays["backward"] = flow.backward
+    # A name of its own: two runs may write the same flow at once.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)
+        temporary.replace(path)
+    except OSError as error:
+        raise write_error(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
