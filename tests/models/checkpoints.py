@@ -36,7 +36,7 @@ def _stable_diffusion(class_name: str) -> Any:
     return getattr(diffusers, class_name)(
         vae=_vae(),
         text_encoder=_clip(),
-        tokenizer=_clip_tokenizer(),
+        tokenizer=clip_tokenizer(),
         unet=_unet(cross_attention_dim=HIDDEN),
         scheduler=_turbo_scheduler(),
         safety_checker=None,
@@ -52,8 +52,8 @@ def _stable_diffusion_xl(class_name: str) -> Any:
         vae=_vae(),
         text_encoder=_clip(),
         text_encoder_2=_clip(projection=True),
-        tokenizer=_clip_tokenizer(),
-        tokenizer_2=_clip_tokenizer(),
+        tokenizer=clip_tokenizer(),
+        tokenizer_2=clip_tokenizer(),
         unet=_unet(
             cross_attention_dim=2 * HIDDEN,
             addition_embed_type="text_time",
@@ -81,9 +81,9 @@ def _flux(class_name: str) -> Any:
     return getattr(diffusers, class_name)(
         vae=_vae(shift_factor=0.1),
         text_encoder=_clip(),
-        tokenizer=_clip_tokenizer(),
+        tokenizer=clip_tokenizer(),
         text_encoder_2=_t5(),
-        tokenizer_2=_t5_tokenizer(),
+        tokenizer_2=t5_tokenizer(),
         transformer=transformer,
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
     )
@@ -105,7 +105,7 @@ def _klein(class_name: str) -> Any:
     return getattr(diffusers, class_name)(
         vae=diffusers.AutoencoderKLFlux2(**VAE_BLOCKS),
         text_encoder=_qwen3(),
-        tokenizer=_qwen_tokenizer(),
+        tokenizer=qwen_tokenizer(),
         transformer=transformer,
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
         is_distilled=True,
@@ -145,7 +145,7 @@ def _clip(*, projection: bool = False) -> Any:
     from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
     config = CLIPTextConfig(
-        vocab_size=len(_clip_tokenizer()),
+        vocab_size=len(clip_tokenizer()),
         hidden_size=HIDDEN,
         intermediate_size=HIDDEN,
         projection_dim=HIDDEN,
@@ -161,7 +161,7 @@ def _clip(*, projection: bool = False) -> Any:
 def _t5() -> Any:
     from transformers import T5Config, T5EncoderModel
 
-    size = len(_t5_tokenizer())
+    size = len(t5_tokenizer())
     return T5EncoderModel(T5Config(vocab_size=size, d_model=HIDDEN, d_ff=16, d_kv=8, num_layers=1, num_heads=2))
 
 
@@ -169,7 +169,7 @@ def _qwen3() -> Any:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
-        vocab_size=len(_qwen_tokenizer()),
+        vocab_size=len(qwen_tokenizer()),
         hidden_size=HIDDEN,
         intermediate_size=HIDDEN,
         num_hidden_layers=27,  # the pipeline's default reads layers 9, 18 and 27
@@ -187,14 +187,14 @@ def _letters() -> list[str]:
     return sorted(ByteLevel.alphabet())
 
 
-def _clip_tokenizer() -> Any:
+def clip_tokenizer() -> Any:
     from transformers import CLIPTokenizer
 
     words = ["<|startoftext|>", "<|endoftext|>", *_letters(), *(letter + "</w>" for letter in _letters())]
     return CLIPTokenizer(vocab={word: i for i, word in enumerate(words)}, merges=[], model_max_length=77)
 
 
-def _t5_tokenizer() -> Any:
+def t5_tokenizer() -> Any:
     from transformers import T5TokenizerFast
 
     special = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -2.0)]
@@ -202,7 +202,7 @@ def _t5_tokenizer() -> Any:
     return T5TokenizerFast(vocab=special + letters, extra_ids=0, model_max_length=512)
 
 
-def _qwen_tokenizer() -> Any:
+def qwen_tokenizer() -> Any:
     from transformers import Qwen2TokenizerFast
 
     words = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *_letters()]

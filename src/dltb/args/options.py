@@ -99,6 +99,15 @@ class SpeedOptions:
 
 
 @dataclass(frozen=True)
+class VerifyOptions:
+    """Where the reference comes from and where the verdict goes."""
+
+    reference: str | None = option(None, "replay this captured reference instead of a new one", metavar="DIR")
+    capture: str | None = option(None, "only capture a reference, into this folder", metavar="DIR")
+    report: str | None = option(None, "also write the verdict and every check as JSON", metavar="FILE")
+
+
+@dataclass(frozen=True)
 class ControlOptions:
     """The same loop without the model, to compare with."""
 

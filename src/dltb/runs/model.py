@@ -108,8 +108,7 @@ def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
         )
     if choice.control == "identity":
         return make_identity(choice.settings)
-    print(f"loading {choice.spec.key} on {choice.device} ...", file=sys.stderr, flush=True)
-    pipe = load_pipeline(choice.spec, offload=choice.offload, device=choice.device, weights=choice.weights)
+    pipe = load_chosen(choice)
     if choice.control == "vae":
         return make_vae_round_trip(pipe, choice.settings)
     for text in inert_settings(choice.spec, choice.settings, pipe=pipe, given=choice.given):
@@ -117,6 +116,12 @@ def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
     for text in prompt_notes(pipe, choice.spec, choice.settings.prompt):
         note(text)
     return under_profile(pipe, choice)
+
+
+def load_chosen(choice: ModelChoice) -> Any:
+    """The pipeline itself, on its device; says so, as it may take a while."""
+    print(f"loading {choice.spec.key} on {choice.device} ...", file=sys.stderr, flush=True)
+    return load_pipeline(choice.spec, offload=choice.offload, device=choice.device, weights=choice.weights)
 
 
 def under_profile(pipe: Any, choice: ModelChoice) -> Generator:

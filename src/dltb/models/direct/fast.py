@@ -22,16 +22,25 @@ def compile_modules(direct: Direct) -> None:
         # Timed choice of convolution kernels: shapes never change here.
         torch.backends.cudnn.benchmark = True
     direct.relax()
-    for module in (direct.vae.encoder, direct.vae.decoder):
+    whole = [direct.vae.encoder, direct.vae.decoder]
+    if hasattr(direct.pipe, "unet"):
+        whole.append(direct.pipe.unet)
+    for module in whole:
         module.to(memory_format=torch.channels_last)
-        module.compile(dynamic=False)
-    unet, transformer = (getattr(direct.pipe, name, None) for name in ("unet", "transformer"))
-    if unet is not None:
-        unet.to(memory_format=torch.channels_last)
-        unet.compile(dynamic=False)
-    elif direct.compiles_denoiser:
+        _compile(module, dynamic=False)
+    if direct.compiles_denoiser and hasattr(direct.pipe, "transformer"):
         # The blocks alone: one is compiled, and all others of its class share the code.
-        transformer.compile_repeated_blocks(fullgraph=True, dynamic=False)
+        for block in _repeated_blocks(direct.pipe.transformer):
+            _compile(block, dynamic=False, fullgraph=True)
+
+
+def _compile(module: torch.nn.Module, **how: Any) -> None:
+    if module._compiled_call_impl is None:  # a pipeline may be set up again, for another run
+        module.compile(**how)
+
+
+def _repeated_blocks(transformer: Any) -> list[torch.nn.Module]:
+    return [module for module in transformer.modules() if type(module).__name__ in transformer._repeated_blocks]
 
 
 def choose_attention(direct: Direct, height: int, width: int) -> str | None:

@@ -90,14 +90,17 @@ class StableDiffusionXL(StableDiffusion):
 
     def __init__(self, pipe: Any, options: Mapping[str, Any], *, wrap: Wrap = unwrapped) -> None:
         super().__init__(pipe, options, wrap=wrap)
-        if self.vae.config.force_upcast and self.vae.dtype == torch.float16:
+        self._upcasts = pipe.vae.config.force_upcast and pipe.unet.dtype == torch.float16
+        if self._upcasts and self.vae.dtype == torch.float16:
             # The pipeline casts its VAE to float32 and back on every call. A copy is cast once and gives the same values.
             self.vae = copy.deepcopy(self.vae).to(torch.float32)
-        self._drawn = self.vae.dtype  # the type in which the posterior is sampled decides the noise
+        # The type in which the posterior is sampled decides the noise.
+        self._drawn = torch.float32 if self._upcasts else self.vae.dtype
 
     def relax(self) -> None:
-        if self.vae is not self.pipe.vae:
-            self.vae.to(torch.bfloat16)  # the range of float32, which is what the cast is for
+        if self._upcasts:
+            # It has the range of float32, which is what the cast is for.
+            self.vae = self.pipe.vae.to(torch.bfloat16)
 
     def _encode(self, pixels: torch.Tensor) -> torch.Tensor:
         return super()._encode(pixels).to(self._drawn)
