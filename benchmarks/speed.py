@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ def plain_loop(pipe: Any, choice: Any, video: VideoOptions, out: Path) -> Timed:
     return clock.stop()
 
 
-def our_loop(pipe: Any, row: Row, model: ModelOptions, out: Path) -> tuple[Timed, dict[str, Any]]:
+def our_loop(pipe: Any, video: VideoOptions, model: ModelOptions, out: Path) -> tuple[Timed, dict[str, Any]]:
     """The tool itself, as a user runs it, on a pipeline that is loaded already; with its report."""
     clock = Clock()
     under_profile = run_model.under_profile
@@ -155,7 +155,7 @@ def our_loop(pipe: Any, row: Row, model: ModelOptions, out: Path) -> tuple[Timed
         return made[0]
 
     with replaced(run_model, load_pipeline=lambda *_, **__: pipe, under_profile=watched), quiet():
-        run_video("dltb-continuous", str(CLIP), row.video, model, OutputOptions(output_dir=str(out)))
+        run_video("dltb-continuous", str(CLIP), video, model, OutputOptions(output_dir=str(out)))
     return clock.stop(), made[0].report.as_dict()
 
 
@@ -223,12 +223,14 @@ class Bench:
         times: dict[str, list[float]] = {"plain": [], "dltb": []}
         first_s, peaks, report, differing = 0.0, {}, {}, None
         for turn in range(self.args.rounds + 1):
+            # The first turn warms caches and allocators, and compiles.
+            video = self.row.video if turn else replace(self.row.video, max_frames=SKIPPED + 2)
             with tempfile.TemporaryDirectory() as folder, only(self.device, plain, peaks, "plain"):
-                straight = plain_loop(plain, self.choice, self.row.video, Path(folder) / "plain")
+                straight = plain_loop(plain, self.choice, video, Path(folder) / "plain")
             with tempfile.TemporaryDirectory() as folder, only(self.device, pipe, peaks, "dltb"):
-                ours, report = our_loop(pipe, self.row, model, Path(folder))
+                ours, report = our_loop(pipe, video, model, Path(folder))
             differing = first_difference(straight.frames, ours.frames)
-            if turn == 0:  # warms caches and allocators, and compiles
+            if turn == 0:
                 first_s = ours.first_s
                 continue
             times["plain"].append(straight.ms)
@@ -244,7 +246,7 @@ class Bench:
             "report": report,
         }
         if self.args.where:
-            result["where_ms"] = self._where(pipe, profile)
+            result["where_ms"], result["kernels_ms"] = self._where(pipe, profile)
         if self.args.verify and profile != "exact":
             result["verify"] = self._verify(plain, pipe, profile)
         return result
@@ -267,8 +269,8 @@ class Bench:
             direct(self._frames(), make_generator(self.device, 1))
         return round(counter.get_total_flops() / matmul_rate(self.device, pipe.dtype) * 1000, 2)
 
-    def _where(self, pipe: Any, profile: str) -> dict[str, float]:
-        """Median ms of each stage of one pass, host waiting included, and of the whole call."""
+    def _where(self, pipe: Any, profile: str) -> tuple[dict[str, float], dict[str, float]]:
+        """Median ms of the whole call and, in other passes, of each stage from idle to idle; kernels by kind."""
         from dltb.models.direct.engine import make_engine
 
         settings, frames = self.choice.settings, self._frames()
@@ -279,19 +281,25 @@ class Bench:
             profile=profile,
             size=(settings.width, settings.height),
         )
-        direct, spent = engine.call, {}
+        direct, spent = engine.call, {"pass": []}
+
+        def one_pass() -> None:
+            nonlocal frames
+            frames = [np.roll(frame, 1, axis=0) for frame in frames]  # or references are remembered
+            direct(frames, make_generator(self.device, 1)).pixels.cpu()
+
+        for _ in range(6):
+            started = time.perf_counter()
+            one_pass()
+            spent["pass"].append((time.perf_counter() - started) * 1000)
+        kernels = kernel_times(one_pass) if self.device == "cuda" else {}
         for name in ("encode", "denoise", "decode"):
             setattr(direct, name, timed_stage(getattr(direct, name), spent.setdefault(name, []), self.device))
-        for _ in range(8):
-            frames = [np.roll(frame, 1, axis=0) for frame in frames]  # or references are remembered
-            started = time.perf_counter()
-            direct(frames, make_generator(self.device, 1)).pixels.cpu()
-            spent.setdefault("pass", []).append((time.perf_counter() - started) * 1000)
-        return {name: round(statistics.median(values[len(values) // 3 :]), 2) for name, values in spent.items()}
+        for _ in range(3):
+            one_pass()
+        return {name: round(statistics.median(values[1:]), 2) for name, values in spent.items()}, kernels
 
     def _verify(self, plain: Any, pipe: Any, profile: str) -> dict[str, Any]:
-        from dataclasses import replace
-
         from dltb.runs.verification import capture_reference, replay_reference
 
         with cudnn_benchmark(False):
@@ -299,6 +307,32 @@ class Bench:
         report = replay_reference(reference, pipe, replace(self.choice, profile=profile))
         print(f"{self.row.key} {profile}\n{report.table()}", file=sys.stderr, flush=True)
         return report.as_dict() | {"captured": None, "replayed": None}
+
+
+KINDS = {  # of kernels, by words in their names; the first that fits
+    "attention": ("flash", "sdpa", "fmha", "attention"),
+    "convolution": ("conv", "fprop", "dgrad", "implicit", "xmma_nhwc"),
+    "matrix product": ("gemm", "nvjet", "cutlass", "cublas", "splitk"),
+    "compiled elementwise": ("triton",),
+    "copies": ("memcpy", "memset", "nchwtonhwc", "nhwctonchw", "cat", "copy"),
+}
+
+
+def kernel_times(work: Callable[[], None]) -> dict[str, float]:
+    """Device ms of one call by kind of kernel, and the number of kernels."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        work()
+        torch.cuda.synchronize()
+    times: dict[str, float] = {"kernels": 0}
+    for event in profiler.events():
+        name = event.name.lower()
+        kind = next((kind for kind, words in KINDS.items() if any(word in name for word in words)), "other elementwise")
+        times[kind] = times.get(kind, 0) + event.device_time / 1000
+        times["kernels"] += 1
+    return {kind: round(ms, 2) for kind, ms in times.items()}
 
 
 def timed_stage(stage: Callable, spent: list[float], device: str) -> Callable:

@@ -363,3 +363,55 @@ def test_too_little_disk_is_refused_before_it_starts(tmp_path, clip, monkeypatch
     assert main(["--input", str(clip), "--output-dir", str(tmp_path / "out"), *SMALL]) == 2
     assert "of disk" not in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+
+
+def test_the_manifest_says_how_the_model_was_run(tmp_path, clip, capsys):
+    """Catches a speed profile that leaves no trace, and a run that goes on under another one."""
+    argv = ["--input", str(clip), "--output-dir", str(tmp_path), *SMALL, "--device", "cpu"]
+    assert main([*argv, "--max-frames", "3", "--num-inference-steps", "5"]) == 0
+    said = manifest(tmp_path / "clip_stateful-a0.3")
+    assert said["settings"]["profile"] == "exact"
+    assert said["profile"] | {"setup_seconds": 0} == {
+        "name": "exact",
+        "call": "direct",
+        "stages": {},
+        "setup_seconds": 0,
+        "attention": None,
+        "steps_run": 2,
+    }
+    capsys.readouterr()
+    again = [*argv, "--max-frames", "3", "--num-inference-steps", "5", "--profile", "fast", "--resume"]
+    assert main(again) == 2
+    assert "profile: exact there, fast now" in capsys.readouterr().err
+
+
+def test_profiles_that_cannot_run_here_change_nothing(tmp_path, clip, capsys):
+    """Catches a refusal that comes after the directory was made, or in more than a line."""
+    argv = ["--input", str(clip), "--output-dir", str(tmp_path / "out"), "--device", "cpu"]
+    for more, text in [(["--profile", "fp8"], "CUDA device"), (["--profile", "fast", "--control", "vae"], "--control")]:
+        assert main([*argv, *more]) == 2
+        error = capsys.readouterr().err
+        assert text in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_how_the_flow_is_come_by_changes_nothing(tmp_path, clip):
+    """Catches workers or a cache that change a frame or a recorded number, and settings that would refuse a resume."""
+    argv = ["--input", str(clip), "--reproject-mask", *SMALL]
+    ways = {"plain": [], "many": ["--flow-workers", "5"]}
+    ways |= {name: ["--flow-cache", str(tmp_path / "flows")] for name in ("writes", "reads")}
+    for name, more in ways.items():
+        assert main([*argv, *more, "--output-dir", str(tmp_path / name)]) == 0
+    plain, *others = (tmp_path / name / "clip_stateful-a0.3-fbmask" for name in ways)
+    for other in others:
+        assert_same_run(plain, other)
+        assert manifest(plain)["settings"] == manifest(other)["settings"]
+        assert steps(plain) == steps(other)
+    assert len(list((tmp_path / "flows").iterdir())) == 4
+
+
+def steps(run):
+    """steps.jsonl without the times."""
+    lines = (run / "steps.jsonl").read_text().splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name != "seconds"} for line in lines]

@@ -59,14 +59,14 @@ class FlowAhead:
     """``estimate_flow(previous, current)`` whose answers were started when the frames were decoded.
 
     Call ``watch(sources)`` around the sources and hand the object itself to a conditioning; a pair that was not watched
-    is computed on the spot. Only the last ``keep`` answers are held (at least 8 more than ``workers``).
+    is computed on the spot. Only the last ``keep`` answers are held.
     """
 
     def __init__(self, estimate_flow: Callable[[Frame, Frame], Any], workers: int = 2, keep: int = 16) -> None:
         self.workers = workers
         self._estimate = estimate_flow
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="flow")
-        self._pending: deque[tuple[Frame, Frame, Future]] = deque(maxlen=max(keep, workers + 8))
+        self._pending: deque[tuple[Frame, Frame, Future]] = deque(maxlen=keep)
         self._lock = threading.Lock()  # the deque is filled on the decoding thread and read on the loop's
 
     def watch(self, sources: Iterable[Source]) -> Iterator[Source]:

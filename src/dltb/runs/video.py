@@ -163,7 +163,8 @@ def _flow_ahead(video: VideoOptions, speed: SpeedOptions) -> FlowAhead:
     estimate = partial(_checked_flow, backward=video.reproject_mask)
     if speed.flow_cache is not None:
         estimate = FlowCache(speed.flow_cache, estimate, kind="both ways" if video.reproject_mask else "one way")
-    return FlowAhead(estimate, speed.flow_workers or _flow_workers())
+    workers = speed.flow_workers or _flow_workers()
+    return FlowAhead(estimate, workers, keep=AHEAD + workers + 4)
 
 
 def _flow_workers() -> int:

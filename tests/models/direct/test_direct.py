@@ -143,3 +143,25 @@ def test_the_scheduler_of_a_folder_is_followed(name, random_model, small_picture
             _assert_same(one, _frame(model, [small_picture], settings, seed))
     finally:
         model.pipe.scheduler = before
+
+
+@pytest.mark.gpu
+@every_row
+def test_on_an_accelerator_every_stage_is_a_graph_of_the_same_bits(key, checkpoint, small_picture) -> None:
+    """Catches kernels that differ between a recorded and a launched stage, and stages that cannot be recorded."""
+    from dltb.models import load_pipeline, resolve_device
+    from dltb.models.direct.engine import make_engine
+
+    spec = MODELS[key]
+    device = resolve_device(None, spec)
+    pipe = load_pipeline(spec, device=device, weights=checkpoint(spec.folder_classes[0]))
+    engine = make_engine(pipe, spec, call_options(spec, SETTINGS), size=(64, 64))
+    for seed, count in [(1, 1), (2, 2), (3, 2), (4, 1)]:
+        frames = [np.roll(small_picture, seed + n, axis=0) for n in range(count)][: spec.max_references or 2]
+        one, other = (
+            run_pass(pipe, spec, frames, SETTINGS, make_generator(device, seed), call=call)
+            for call in (engine.call, None)
+        )
+        assert np.array_equal(one.frame, other.frame)
+    if device == "cuda":
+        assert set(engine.report.stages.values()) == {"graph"}
