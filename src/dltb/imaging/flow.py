@@ -33,6 +33,12 @@ class Flow:
     forward: np.ndarray  # [H, W, 2] float32 px, previous -> current
     backward: np.ndarray | None = None  # [H, W, 2] float32 px, current -> previous; None when not asked for
     warp_error: float | None = None  # mean error of the warped source over that of no warp, where it was measured
+    motion_px: float | None = None  # mean length of the forward flow, where it was measured
+
+
+def mean_motion(flow: np.ndarray) -> float:
+    """Mean length of a flow [H, W, 2], in px."""
+    return float(np.linalg.norm(flow, axis=-1).mean())
 
 
 def estimate_flow(previous: np.ndarray, current: np.ndarray, backward: bool = False) -> Flow:

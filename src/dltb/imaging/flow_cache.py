@@ -19,6 +19,7 @@ from dltb.imaging.atomic import write_error
 from dltb.imaging.flow import FARNEBACK, Flow
 
 VERSION = 1  # of the files
+MEASURES = ("warp_error", "motion_px")
 
 
 class FlowCache:
@@ -53,20 +54,15 @@ class FlowCache:
 def _read(path: Path) -> Flow | None:
     try:
         with np.load(path, allow_pickle=False) as kept:
-            error = kept["warp_error"]
-            return Flow(
-                forward=kept["forward"],
-                backward=kept.get("backward"),
-                warp_error=None if np.isnan(error) else float(error),
-            )
+            measured = {name: float(kept[name]) for name in MEASURES if name in kept}
+            return Flow(forward=kept["forward"], backward=kept.get("backward"), **measured)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None
 
 
 def _write(path: Path, flow: Flow) -> None:
-    arrays = {"forward": flow.forward, "warp_error": np.float64(np.nan if flow.warp_error is None else flow.warp_error)}
-    if flow.backward is not None:
-        arrays["backward"] = flow.backward
+    known = {name: getattr(flow, name) for name in ("forward", "backward", *MEASURES)}
+    arrays = {name: np.asarray(value) for name, value in known.items() if value is not None}
     # A name of its own: two runs may write the same flow at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:

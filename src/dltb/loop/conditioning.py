@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from dltb.imaging.flow import mean_motion
 from dltb.loop.engine import Combine, Frame, ModelInput
 
 TailSource = Callable[[str, Frame, Frame], Any]
@@ -99,7 +100,8 @@ def _reprojected(estimate_flow: Callable, warp: Callable) -> Callable:
     def carry(carried: Frame, fresh: Frame, previous: Frame) -> tuple[Frame, dict[str, float]]:
         flow = estimate_flow(previous, fresh)
         moved = warp(carried, flow, fresh)
-        facts = {"motion_px": float(np.linalg.norm(flow.forward, axis=-1).mean())}
+        known = getattr(flow, "motion_px", None)
+        facts = {"motion_px": mean_motion(flow.forward) if known is None else known}
         if getattr(flow, "warp_error", None) is not None:
             facts["warp_error"] = flow.warp_error
         if moved.mask is not None:

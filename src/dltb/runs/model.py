@@ -70,6 +70,7 @@ def choose_model(
         offload=options.offload,
         device=options.device,
     )
+    _say_hello(spec)
     device = resolve_device(options.device, spec)
     if control is not None and options.profile != "exact":
         raise UsageError(f"--profile {options.profile} speeds the model up, which --control {control} leaves out")
@@ -78,6 +79,12 @@ def choose_model(
     return ModelChoice(
         spec, settings, device, options.weights, options.offload, frozenset(given), control, options.profile
     )
+
+
+def _say_hello(spec: ModelSpec) -> None:
+    """On a terminal, that something happens: what follows imports PyTorch, which takes seconds."""
+    if sys.stderr.isatty():
+        print(f"{spec.key}: starting PyTorch ...", file=sys.stderr, flush=True)
 
 
 def _pass_settings(options: ModelOptions, width: int, height: int) -> PassSettings:

@@ -11,7 +11,7 @@ from typing import Any
 from dltb import UsageError
 from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoOptions
 from dltb.imaging import estimate_flow, make_reprojector, prepare_frame
-from dltb.imaging.flow import Flow
+from dltb.imaging.flow import Flow, mean_motion
 from dltb.imaging.flow_cache import FlowCache
 from dltb.imaging.frames import Probe
 from dltb.imaging.video import probe_video, read_video
@@ -173,9 +173,10 @@ def _flow_workers() -> int:
 
 
 def _checked_flow(previous: Frame, current: Frame, *, backward: bool) -> Flow:
-    """The flow of a pair, with what it is worth: the error of the warped source over that of no warp."""
+    """The flow of a pair, measured where it is made, away from the loop's thread: how far it goes and what it is worth."""
     flow = estimate_flow(previous, current, backward=backward)
-    return replace(flow, warp_error=warp_error_ratio(previous, current, flow.forward))
+    ratio = warp_error_ratio(previous, current, flow.forward)
+    return replace(flow, warp_error=ratio, motion_px=mean_motion(flow.forward))
 
 
 def _inert(video: VideoOptions, given: Collection[str]) -> Iterator[str]:

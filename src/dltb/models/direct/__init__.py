@@ -4,21 +4,26 @@ One adapter per pipeline family. Prompt embeddings, schedules, position ids and 
 depends on the frame goes through three stages, encode, denoise and decode, that a profile may wrap. Only loaded on use.
 """
 
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from dltb.models.direct.base import Direct, Wrap, unwrapped
-from dltb.models.direct.flux import FluxImg2Img
-from dltb.models.direct.klein import Klein, KleinKV
-from dltb.models.direct.stable_diffusion import StableDiffusion, StableDiffusionXL
 
-ADAPTERS: Mapping[str, type[Direct]] = {
-    "StableDiffusionImg2ImgPipeline": StableDiffusion,
-    "StableDiffusionXLImg2ImgPipeline": StableDiffusionXL,
-    "FluxImg2ImgPipeline": FluxImg2Img,
-    "Flux2KleinPipeline": Klein,
-    "Flux2KleinKVPipeline": KleinKV,
+# Pipeline class -> module here and class in it: a family's module imports that family's pipeline, which takes seconds.
+ADAPTERS: Mapping[str, tuple[str, str]] = {
+    "StableDiffusionImg2ImgPipeline": ("stable_diffusion", "StableDiffusion"),
+    "StableDiffusionXLImg2ImgPipeline": ("stable_diffusion", "StableDiffusionXL"),
+    "FluxImg2ImgPipeline": ("flux", "FluxImg2Img"),
+    "Flux2KleinPipeline": ("klein", "Klein"),
+    "Flux2KleinKVPipeline": ("klein", "KleinKV"),
 }
+
+
+def find_adapter(pipe: Any) -> type[Direct] | None:
+    """The class that knows this pipeline, if any."""
+    home = ADAPTERS.get(type(pipe).__name__)
+    return None if home is None else getattr(importlib.import_module(f"{__name__}.{home[0]}"), home[1])
 
 
 def make_direct(pipe: Any, options: Mapping[str, Any], *, wrap: Wrap = unwrapped) -> Direct | None:
@@ -28,7 +33,7 @@ def make_direct(pipe: Any, options: Mapping[str, Any], *, wrap: Wrap = unwrapped
         None where the pipeline has something in it that no adapter knows (a safety checker, classifier-free guidance in an
         undistilled klein, ...): such a pipeline is called as it comes.
     """
-    adapter = ADAPTERS.get(type(pipe).__name__)
+    adapter = find_adapter(pipe)
     return adapter(pipe, options, wrap=wrap) if adapter is not None and adapter.covers(pipe, options) else None
 
 
@@ -37,5 +42,5 @@ def embedded_options(pipe: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
     For a pipeline that is called as it comes: the text encoder then never moves to the device again.
     """
-    adapter = ADAPTERS.get(type(pipe).__name__)
+    adapter = find_adapter(pipe)
     return dict(options) if adapter is None else adapter.embedded(pipe, options)

@@ -14,33 +14,34 @@ from dltb.models.direct.base import Direct
 
 ATTENTION_BACKENDS = ("native", "_native_cudnn", "_native_flash")  # diffusers' names for PyTorch's own kernels
 PROBES = 5
+CONVOLUTIONAL_BLOCKS = ("ResnetBlock2D", "BasicTransformerBlock")
+SHAPES = 64  # of one class of blocks in a model: widths times resolutions
 
 
 def compile_modules(direct: Direct) -> None:
-    """Prepare the modules of a direct path in place; each is compiled when it first runs."""
+    """Compile the repeated blocks of a direct path's modules in place; each is compiled when it first runs.
+
+    Blocks, not whole networks: one is compiled for every shape, and all others of its class and shape share the code, which
+    takes a fraction of the time. What lies between them runs as it is, from the same CUDA graph.
+    """
     if direct.device.type == "cuda":
         # Timed choice of convolution kernels: shapes never change here.
         torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, SHAPES)
     direct.relax()
-    whole = [direct.vae.encoder, direct.vae.decoder]
-    if hasattr(direct.pipe, "unet"):
-        whole.append(direct.pipe.unet)
-    for module in whole:
-        module.to(memory_format=torch.channels_last)
-        _compile(module, dynamic=False)
+    for module in (direct.vae.encoder, direct.vae.decoder, getattr(direct.pipe, "unet", None)):
+        if module is not None:
+            module.to(memory_format=torch.channels_last)
+            _compile_blocks(module, CONVOLUTIONAL_BLOCKS)
     if direct.compiles_denoiser and hasattr(direct.pipe, "transformer"):
-        # The blocks alone: one is compiled, and all others of its class share the code.
-        for block in _repeated_blocks(direct.pipe.transformer):
-            _compile(block, dynamic=False, fullgraph=True)
+        _compile_blocks(direct.pipe.transformer, tuple(direct.pipe.transformer._repeated_blocks))
 
 
-def _compile(module: torch.nn.Module, **how: Any) -> None:
-    if module._compiled_call_impl is None:  # a pipeline may be set up again, for another run
-        module.compile(**how)
-
-
-def _repeated_blocks(transformer: Any) -> list[torch.nn.Module]:
-    return [module for module in transformer.modules() if type(module).__name__ in transformer._repeated_blocks]
+def _compile_blocks(network: torch.nn.Module, names: tuple[str, ...]) -> None:
+    for block in network.modules():
+        # A pipeline may be set up again, for another run.
+        if type(block).__name__ in names and block._compiled_call_impl is None:
+            block.compile(dynamic=False, fullgraph=True)
 
 
 def choose_attention(direct: Direct, height: int, width: int) -> str | None:
