@@ -34,6 +34,7 @@ class Flow:
     backward: np.ndarray | None = None  # [H, W, 2] float32 px, current -> previous; None when not asked for
     warp_error: float | None = None  # mean error of the warped source over that of no warp, where it was measured
     motion_px: float | None = None  # mean length of the forward flow, where it was measured
+    mask: np.ndarray | None = None  # [H, W] bool, True where the flow cannot be trusted, where it was looked for
 
 
 def mean_motion(flow: np.ndarray) -> float:

@@ -3,8 +3,7 @@
 Knows nothing of how a flow was found or of the model that painted the state.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -22,9 +21,6 @@ class Reprojected:
     mask: np.ndarray | None  # [H, W] bool, True where `frame` has the fresh frame's pixels; None without masking
 
 
-Reproject = Callable[[np.ndarray, Flow, np.ndarray], Reprojected]
-
-
 def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
     """The state, uint8 RGB [H, W, 3], moved along `flow` [H, W, 2] px; bilinear, border replicate.
 
@@ -38,23 +34,39 @@ def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
     return cv2.remap(state, fetch_x, fetch_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
 
 
-def make_reprojector(mask_disocclusions: bool = False, fb_tau: float = 1.5, dilate_px: int = 5) -> Reproject:
-    """`reproject(state, flow, fresh)`: warps the state and, with the mask, takes `fresh` where nothing can be fetched.
+@dataclass(frozen=True)
+class Reprojector:
+    """``reproject(state, flow, fresh)``: warps the state and, with the mask, takes ``fresh`` where nothing can be fetched.
 
-    `fb_tau` (px) and `dilate_px` are the mask's. The swap is hard: a soft edge would mix two images that differ.
+    The swap is hard: a soft edge would mix two images that differ.
     """
 
-    def reproject(state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
-        check_frames(state=state, fresh=fresh)
-        warped = warp(state, flow.forward)
-        if not mask_disocclusions:
-            return Reprojected(warped, None)
+    mask_disocclusions: bool = False
+    fb_tau: float = 1.5  # px, of the mask
+    dilate_px: int = 5  # px, of the mask
+
+    def prepare(self, flow: Flow) -> Flow:
+        """The flow with the mask that follows from it, so that it can be found ahead of the state."""
+        if not self.mask_disocclusions or flow.mask is not None:
+            return flow
         if flow.backward is None:
             raise UsageError("the disocclusion mask needs the backward flow: estimate_flow(..., backward=True)")
-        mask = disocclusion_mask(flow.forward, flow.backward, fb_tau, dilate_px)
-        return Reprojected(np.where(mask[..., None], fresh, warped), mask)
+        return replace(flow, mask=disocclusion_mask(flow.forward, flow.backward, self.fb_tau, self.dilate_px))
 
-    return reproject
+    def __call__(self, state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
+        """Move the state, uint8 [H, W, 3], along ``flow``."""
+        check_frames(state=state, fresh=fresh)
+        warped = warp(state, flow.forward)
+        if not self.mask_disocclusions:
+            return Reprojected(warped, None)
+        mask = self.prepare(flow).mask
+        cv2.copyTo(fresh, mask.view(np.uint8), warped)
+        return Reprojected(warped, mask)
+
+
+def make_reprojector(mask_disocclusions: bool = False, fb_tau: float = 1.5, dilate_px: int = 5) -> Reprojector:
+    """A reprojector; ``fb_tau`` (px) and ``dilate_px`` are the mask's."""
+    return Reprojector(mask_disocclusions, fb_tau, dilate_px)
 
 
 def warp_error_ratio(previous: np.ndarray, current: np.ndarray, flow: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from dltb.imaging.flow import Flow, mean_motion
 from dltb.imaging.flow_cache import FlowCache
 from dltb.imaging.frames import Probe
 from dltb.imaging.video import probe_video, read_video
-from dltb.imaging.warp import warp_error_ratio
+from dltb.imaging.warp import Reprojector, warp_error_ratio
 from dltb.loop.conditioning import Conditioning, make_conditioning, needs_motion
 from dltb.loop.engine import Frame, Source
 from dltb.loop.prefetch import FlowAhead, prefetch
@@ -145,8 +145,9 @@ def _record(
     notes = [*clip.probe.notes, *_inert(video, choice.given)]
     first = clip.prepare(next(read_video(clip.path, limit=1)))
     generate = load_model(choice, notes.append)
-    flow = _flow_ahead(video, speed)
-    conditioning = factory(video, flow, make_reprojector(mask_disocclusions=video.reproject_mask))
+    reproject = make_reprojector(mask_disocclusions=video.reproject_mask)
+    flow = _flow_ahead(video, speed, reproject)
+    conditioning = factory(video, flow, reproject)
     with closing(flow), StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:
@@ -159,12 +160,12 @@ def _record(
     return 0
 
 
-def _flow_ahead(video: VideoOptions, speed: SpeedOptions) -> FlowAhead:
+def _flow_ahead(video: VideoOptions, speed: SpeedOptions, reproject: Reprojector) -> FlowAhead:
     estimate = partial(_checked_flow, backward=video.reproject_mask)
     if speed.flow_cache is not None:
         estimate = FlowCache(speed.flow_cache, estimate, kind="both ways" if video.reproject_mask else "one way")
     workers = speed.flow_workers or _flow_workers()
-    return FlowAhead(estimate, workers, keep=AHEAD + workers + 4)
+    return FlowAhead(lambda *pair: reproject.prepare(estimate(*pair)), workers, keep=AHEAD + workers + 4)
 
 
 def _flow_workers() -> int:

@@ -15,6 +15,14 @@ Stage = Callable[..., torch.Tensor]  # tensors in, one tensor out; nothing else 
 Wrap = Callable[[str, Stage], Stage]  # (name, stage) -> what runs in its place
 
 
+Signature = tuple[tuple[torch.Size, torch.dtype], ...]
+
+
+def signature_of(tensors: Sequence[torch.Tensor]) -> Signature:
+    """What a compiled or recorded stage depends on."""
+    return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+
+
 def unwrapped(name: str, stage: Stage) -> Stage:
     """The stage as it is."""
     return stage

@@ -1,5 +1,6 @@
 """A loaded pipeline under a profile: the call that makes its passes, and the report of what that came to."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import torch
 
 from dltb.imaging.passes import Call, pipeline_call
 from dltb.models.direct import embedded_options, make_direct
-from dltb.models.direct.base import Direct, Stage
+from dltb.models.direct.base import Direct, Signature, Stage, Wrap, signature_of, unwrapped
 from dltb.models.report import ProfileReport
 from dltb.models.table import ModelSpec
 
@@ -44,17 +45,32 @@ def make_engine(
     return Engine(direct, report)
 
 
-def _wrapping(pipe: Any, report: ProfileReport) -> Any:
+def _wrapping(pipe: Any, report: ProfileReport) -> Wrap:
+    """On CUDA every stage becomes a graph; elsewhere what is compiled is at least timed."""
     if torch.device(pipe._execution_device).type != "cuda":
-        return lambda name, stage: stage
+        return unwrapped if report.name == "exact" else lambda name, stage: Compiled(name, stage, report)
     from dltb.models.direct.graphs import Graphed
 
     pool = torch.cuda.graph_pool_handle()
+    return lambda name, stage: Graphed(name, stage, report, pool)
 
-    def wrap(name: str, stage: Stage) -> Stage:
-        return Graphed(name, stage, report, pool)
 
-    return wrap
+class Compiled:
+    """A stage whose first call of every set of input shapes, the one that compiles, is reported."""
+
+    def __init__(self, name: str, stage: Stage, report: ProfileReport) -> None:
+        self._name, self._stage, self._report = name, stage, report
+        self._seen: set[Signature] = set()
+
+    def __call__(self, *tensors: torch.Tensor) -> torch.Tensor:
+        signature = signature_of(tensors)
+        if signature in self._seen:
+            return self._stage(*tensors)
+        started = time.perf_counter()
+        result = self._stage(*tensors)
+        self._seen.add(signature)
+        self._report.say(self._name, "compiled", time.perf_counter() - started)
+        return result
 
 
 def _change(direct: Direct, report: ProfileReport, size: tuple[int, int]) -> None:

@@ -14,6 +14,7 @@ from dltb.models.direct.base import Direct
 
 ATTENTION_BACKENDS = ("native", "_native_cudnn", "_native_flash")  # diffusers' names for PyTorch's own kernels
 PROBES = 5
+WORTH_A_CHANGE = 0.95  # of the time of PyTorch's own choice; below that a difference is noise
 CONVOLUTIONAL_BLOCKS = ("ResnetBlock2D", "BasicTransformerBlock")
 SHAPES = 64  # of one class of blocks in a model: widths times resolutions
 
@@ -53,6 +54,8 @@ def choose_attention(direct: Direct, height: int, width: int) -> str | None:
     query = torch.randn(shape, device=direct.device, dtype=transformer.dtype)
     times = {name: _attention_ms(name, query) for name in ATTENTION_BACKENDS}
     best = min(times, key=times.__getitem__)
+    if times[best] > WORTH_A_CHANGE * times["native"]:
+        best = "native"
     if best != "native":
         transformer.set_attention_backend(best)
     return f"{best} (probe: {', '.join(f'{name} {ms:.2f} ms' for name, ms in times.items())})"

@@ -8,10 +8,8 @@ import time
 
 import torch
 
-from dltb.models.direct.base import Stage
+from dltb.models.direct.base import Signature, Stage, signature_of
 from dltb.models.report import ProfileReport
-
-Signature = tuple[tuple[torch.Size, torch.dtype], ...]
 
 
 class Graphed:
@@ -23,7 +21,7 @@ class Graphed:
         self._graphs: dict[Signature, _Graph | None] = {}
 
     def __call__(self, *tensors: torch.Tensor) -> torch.Tensor:
-        signature = tuple((tensor.shape, tensor.dtype) for tensor in tensors)
+        signature = signature_of(tensors)
         if signature not in self._graphs:
             return self._first(signature, tensors)
         graph = self._graphs[signature]
