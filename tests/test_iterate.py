@@ -1,5 +1,6 @@
 """dltb-iterate on the embedded model."""
 
+import itertools
 import json
 
 import numpy as np
@@ -91,6 +92,34 @@ def test_a_nan_stops_the_run_and_resume_goes_on(tmp_path, tiny_turbo, monkeypatc
     assert main([*argv, "--resume"]) == 0
     assert main([*argv[:2], "--output-dir", str(tmp_path / "unbroken"), *SMALL]) == 0
     assert_same_run(run, tmp_path / "unbroken" / "test_512_free-running")
+    assert drifts(run) == drifts(tmp_path / "unbroken" / "test_512_free-running")
+
+
+def drifts(run):
+    return [json.loads(line).get("delta_prev") for line in (run / "steps.jsonl").read_text().splitlines()]
+
+
+def test_every_pass_says_how_far_it_moved(tmp_path):
+    """Catches a drift of the wrong pair of frames; the first pass has none before it."""
+    assert main(["--iterations", "3", "--output-dir", str(tmp_path), *SMALL]) == 0
+    run = tmp_path / "test_512_free-running"
+    frames = [read_image(path).astype(int) for path in sorted((run / "frames").iterdir())]
+    moved = [np.abs(a - b).mean() for a, b in itertools.pairwise(frames)]
+    assert drifts(run) == [None, *(pytest.approx(value, abs=1e-4) for value in moved)]
+
+
+def test_watching_a_run_changes_nothing_in_it(tmp_path):
+    """Catches options to watch with that are settings: a resume without them would be refused, or end in other frames."""
+    argv = ["--iterations", "3", "--output-dir", str(tmp_path / "plain"), *SMALL]
+    assert main(argv) == 0
+    watch = ["--preview", "2", "--log-with", "tensorboard", "--no-metadata"]
+    assert main([*argv[:3], str(tmp_path / "watched"), *SMALL, *watch]) == 0
+    plain, watched = (tmp_path / name / "test_512_free-running" for name in ("plain", "watched"))
+    assert manifest(plain)["settings"] == manifest(watched)["settings"]
+    assert len(decoded(watched / "preview.mp4")) == 3
+    assert list((watched / "trackers").rglob("events.out.tfevents.*"))
+    for path in sorted((plain / "frames").iterdir()):
+        assert np.array_equal(read_image(path), read_image(watched / "frames" / path.name))
 
 
 def test_controls_run_the_same_loop_without_the_model(tmp_path, tiny_turbo, monkeypatch):

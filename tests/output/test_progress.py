@@ -39,3 +39,19 @@ def test_a_bar_on_a_terminal(monkeypatch):
     assert list(watched([1, 2, 3], "drift", "frames")) == [1, 2, 3]
     assert "\r" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
+
+
+def test_the_last_drift_is_shown(monkeypatch, capsys):
+    """Catches a status line that says how fast a run is but not whether it still moves."""
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0)
+    with Progress("main", 3) as shown:
+        shown.step()
+        shown.step(4.256)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "drift" not in first
+    assert second.endswith("left, drift 4.26")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Progress("main", 3) as shown:
+        shown.step(1.5)
+    assert "drift 1.50" in terminal.getvalue()

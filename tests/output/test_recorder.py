@@ -1,11 +1,14 @@
 """The run directory from the inside: order, checkpoints, and what an interrupted run leaves."""
 
 import json
+import threading
+from dataclasses import replace
 from fractions import Fraction
 
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from dltb import RunError
 from dltb.imaging.frames import read_image
@@ -123,10 +126,10 @@ def test_a_failing_disk_stops_the_run_and_keeps_what_is_good(tmp_path, monkeypat
     """Catches a run that goes on without its frames, and an error about videos that hides the disk's."""
     import dltb.output.recorder as module
 
-    def full_after_ten(path, image):
+    def full_after_ten(path, image, **how):
         if path.parent.name == "frames" and path.name > "frame_0010.png":
             raise RunError(f"cannot write {path}: No space left on device")
-        write(path, image)
+        write(path, image, **how)
 
     write = module.write_png
     monkeypatch.setattr(module, "write_png", full_after_ten)
@@ -210,3 +213,67 @@ def test_sessions_and_notes_survive_a_resume(tmp_path):
         play(recorder, TAIL)
     assert manifest(tmp_path / "run")["notes"] == ["the prompt is long"]
     assert [bool(session["ended"]) for session in manifest(tmp_path / "run")["sessions"]] == [True, True]
+
+
+def told_by(path):
+    with Image.open(path) as image:
+        return json.loads(image.text["dltb"]) if "dltb" in image.text else None
+
+
+def comment_of(path):
+    with av.open(str(path)) as container:
+        return container.metadata.get("comment")
+
+
+def test_outputs_say_what_made_them(tmp_path):
+    """Catches a frame or video without its run and pass, an id that run.json does not have, and metadata in the pixels."""
+    told = replace(plan(tmp_path / "told"), settings={"model": "tiny-turbo", "prompt": "öl", "seed": 7})
+    silent = replace(told, directory=tmp_path / "silent", metadata=False)
+    for each in (told, silent):
+        with RunRecorder(each) as recorder:
+            recorder.save_image("end_state.png", frame(1))
+            for phase in (MAIN, TAIL):
+                play(recorder, phase)
+    own = {"run": manifest(told.directory)["id"], "tool": "dltb-test", "model": "tiny-turbo", "prompt": "öl"}
+    assert told_by(told.directory / "frames/free frame_0010.png") == own | {"phase": "free", "pass": 10, "seed": None}
+    assert told_by(told.directory / "end_state.png") == own | {"seed": 7}
+    assert json.loads(comment_of(told.directory / "tail_free.mp4")) == own | {"seed": 7, "phase": "free"}
+    assert told_by(silent.directory / "frames/frame_0005.png") is None
+    assert comment_of(silent.directory / "processed_stateful.mp4") is None
+    assert_same_pixels(told.directory, silent.directory)
+
+
+def assert_same_pixels(first, second):
+    names = sorted(p.relative_to(first) for p in first.rglob("*.png"))
+    assert names
+    for name in names:
+        assert np.array_equal(read_image(first / name), read_image(second / name)), name
+    for name in ("processed_stateful.mp4", "tail_free.mp4"):
+        assert np.array_equal(decoded(first / name), decoded(second / name))
+
+
+@pytest.mark.parametrize("every", [4, 7, 10])
+def test_a_preview_grows_with_the_run(tmp_path, every):
+    """Catches a preview that comes at the end only, or that has passes twice after a resume."""
+    watched = replace(plan(tmp_path / "run"), preview_every=every)
+    with pytest.raises(RunError, match="crash"), RunRecorder(watched) as recorder:
+        play(recorder, MAIN, stop_at=19)
+    assert len(decoded(tmp_path / "run" / "preview.mp4")) == 18
+    with RunRecorder(replace(watched, decision=Decision.RESUME)) as recorder:
+        play(recorder, MAIN)
+        play(recorder, TAIL)
+    assert len(decoded(tmp_path / "run" / "preview.mp4")) == 25
+    assert len(decoded(tmp_path / "run" / "preview_free.mp4")) == 12
+    assert not (tmp_path / "run" / "partial").exists()
+
+
+def test_a_preview_is_there_while_the_run_goes_on(tmp_path):
+    """Catches a preview that nobody sees before the run is over."""
+    with RunRecorder(replace(plan(tmp_path / "run"), preview_every=3)) as recorder:
+        recorder.start(MAIN)
+        for index in range(1, 8):
+            recorder.record(MAIN, index, frame(index), None, {"seconds": 0.1})
+        done = threading.Event()
+        recorder._writer.submit(done.set)
+        assert done.wait(10)
+        assert len(decoded(tmp_path / "run" / "preview.mp4")) == 6

@@ -10,6 +10,7 @@ from fractions import Fraction
 from dltb.args.parser import frame_rate, number, option, whole
 
 TAIL_MODES = ("freeze", "free", "black")
+TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab")
 CONDITIONINGS = ("blend", "dual-ref")
 CONTROLS = ("identity", "vae")
 REFERENCE_ORDERS = ("state-first", "frame-first")
@@ -24,6 +25,15 @@ def tail_modes(text: str) -> tuple[str, ...]:
     if len(set(modes)) != len(modes):
         raise ValueError(f"a tail mode stands twice in {text!r}")
     return modes
+
+
+def trackers(text: str) -> tuple[str, ...]:
+    """Parse ``tensorboard,wandb``."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    unknown = [name for name in names if name not in TRACKERS]
+    if unknown:
+        raise ValueError(f"unknown tracker {unknown[0]!r}; known: {', '.join(TRACKERS)}")
+    return names
 
 
 @dataclass(frozen=True)
@@ -128,6 +138,21 @@ class OutputOptions:
     )
     overwrite: bool = option(False, "replace a run directory that exists")
     resume: bool = option(False, "go on with an unfinished run of the same settings (starts it when there is none)")
+    metadata: bool = option(
+        True, "name run, model, prompt, seed and pass in the text chunks of PNG files and the comment of mp4 files"
+    )
+    preview: int | None = option(
+        None,
+        "every N passes, bring preview.mp4 (preview_<tail>.mp4) up to date: a small video of the passes so far",
+        metavar="N",
+        parse=whole(1),
+    )
+    log_with: tuple[str, ...] | None = option(
+        None,
+        f"also send numbers, saved frames and settings to {', '.join(TRACKERS)} (to be installed by yourself)",
+        metavar="T[,T...]",
+        parse=trackers,
+    )
 
 
 @dataclass(frozen=True)

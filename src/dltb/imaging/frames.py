@@ -110,6 +110,16 @@ def prepare_frame(image: np.ndarray | Image.Image, width: int, height: int) -> n
     return np.array(picture)
 
 
+def shrunk(frame: np.ndarray, longest: int) -> np.ndarray:  # uint8 [H, W, 3] -> uint8 [h, w, 3]
+    """The frame, no side longer than `longest` px; a smaller one comes back unchanged."""
+    height, width = frame.shape[:2]
+    scale = longest / max(height, width)
+    if scale >= 1:
+        return frame
+    size = max(1, round(width * scale)), max(1, round(height * scale))
+    return np.asarray(Image.fromarray(frame).resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0))
+
+
 def write_png(
     path: Path | str,
     frame: np.ndarray,  # uint8 [H, W, 3]

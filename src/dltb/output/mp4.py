@@ -120,16 +120,17 @@ class Mp4Writer:
             self.discard()
 
 
-def join_mp4(parts: Sequence[Path], out: Path | str, fps: Fraction) -> int:
+def join_mp4(parts: Sequence[Path], out: Path | str, fps: Fraction, *, comment: str = "") -> int:
     """Join files that `Mp4Writer` wrote with equal settings, by copying packets; return the number of frames.
 
-    Time stamps are counted anew from 0 at `fps`. Memory does not grow with the length. `out` appears whole or not at
-    all.
+    Time stamps are counted anew from 0 at `fps`, and `comment` becomes the file's comment tag. Memory does not grow with
+    the length. `out` appears whole or not at all.
     """
     if not parts:
         raise UsageError(f"no parts to join into {out}")
     out = Path(out)
     with replacing(out) as temporary, _segment(parts[0]) as (_, first), _open_output(out, temporary) as joined:
+        joined.metadata.update({"comment": comment} if comment else {})
         stream = joined.add_stream_from_template(first)
         stream.time_base = tick = 1 / Fraction(fps)
         return _copy_packets(parts, joined, stream, tick)

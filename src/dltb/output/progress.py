@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 T = TypeVar("T")
 PLAIN_SECONDS = 15  # between two plain lines
-PLAIN_FORMAT = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} elapsed, {remaining} left"
+PLAIN_FORMAT = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {elapsed} elapsed, {remaining} left{postfix}"
 
 
 class Progress:
@@ -25,9 +25,12 @@ class Progress:
         self._done = self._said = done
         self._started = self._shown = time.monotonic()
 
-    def step(self) -> None:
-        """One more is done."""
+    def step(self, drift: float | None = None) -> None:
+        """One more is done; ``drift`` (levels, 0..255) is how far its frame is from the one before."""
         self._done += 1
+        if drift is not None:
+            self._meter["postfix"] = f"drift {drift:.2f}"
+            self._bar.set_postfix_str(self._meter["postfix"], refresh=False)
         self._bar.update()
         if self._plain and time.monotonic() - self._shown >= PLAIN_SECONDS:
             self._line()

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,17 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from dltb import Interrupted, RunError, UsageError, __version__
-from dltb.imaging.frames import write_png
+from dltb.imaging.frames import shrunk, write_png
 from dltb.output import checkpoint as checkpoints
 from dltb.output.checkpoint import Checkpoint, ResumePoint
 from dltb.output.files import write_json
+from dltb.output.identity import describe_output, png_text, run_id
 from dltb.output.run_directory import SCHEMA, Decision, decide, fresh_directory, locked, read_manifest
 from dltb.output.segments import ANEW, SegmentedVideo
+from dltb.output.trackers import Trackers
 from dltb.output.write_behind import WriteBehind
+
+PREVIEW_SIDE = 256  # px, the longer side at most
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,11 @@ class Phase:
         """What its PNG names begin with."""
         return "" if self.name == "main" else f"{self.name} "
 
+    @property
+    def preview(self) -> str:
+        """File name of the small video of the passes so far."""
+        return "preview.mp4" if self.name == "main" else f"preview_{self.name}.mp4"
+
 
 @dataclass(frozen=True)
 class RunPlan:
@@ -56,6 +66,13 @@ class RunPlan:
     save_every: int
     fps: Fraction = Fraction(30)
     video_every: int = 1  # 1: every pass is a video frame
+    metadata: bool = True  # PNG and mp4 files say what made them
+    preview_every: int | None = None  # passes between two states of the preview
+    log_with: Sequence[str] = ()  # names of trackers
+
+    def describe(self, **place: Any) -> str:
+        """What an output of this run says about itself; nothing without ``metadata``."""
+        return describe_output(self.tool, self.settings, **place) if self.metadata else ""
 
 
 class RunRecorder:
@@ -69,6 +86,7 @@ class RunRecorder:
         self._seconds: list[float] = []
         self.passes: dict[str, int] = {}  # finished passes of each phase
         self._videos: dict[str, SegmentedVideo] = {}
+        self._previews: dict[str, SegmentedVideo] = {}
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -81,7 +99,10 @@ class RunRecorder:
             for folder in (self._partial, self.directory / "frames"):
                 folder.mkdir(exist_ok=True)
             self._log = stack.enter_context(self._open_log())
+            name = f"{self.directory.name}-{self._manifest['id']}"
+            self._trackers = stack.enter_context(Trackers(self.plan.log_with, self.directory, name, self.note))
             self._writer = WriteBehind()
+            self._writer.submit(self._trackers.start, self.plan.settings)  # where it logs: some keep a run by thread
             self._stack = stack.pop_all()
         return self
 
@@ -115,11 +136,18 @@ class RunRecorder:
             return point
         self.passes[phase.name] = point.start
         if phase.video:
-            folder = self._partial / Path(phase.video).stem
-            video = SegmentedVideo(folder, self.directory / phase.video, self.plan.fps)
+            video = self._segmented(phase.video, phase)
             video.keep_through(point.start, self._first_passes(point.start))
             self._videos[phase.name] = video
+        if self.plan.preview_every is not None:
+            preview = self._segmented(phase.preview, phase)
+            preview.keep_through(point.start, ())
+            self._previews[phase.name] = preview
         return point
+
+    def _segmented(self, name: str, phase: Phase) -> SegmentedVideo:
+        comment = self.plan.describe(phase=phase.name)
+        return SegmentedVideo(self._partial / Path(name).stem, self.directory / name, self.plan.fps, comment)
 
     def _first_passes(self, index: int) -> set[int]:
         """First filmed pass of every segment up to a checkpoint after pass ``index``."""
@@ -146,7 +174,7 @@ class RunRecorder:
 
     def save_image(self, name: str, frame: np.ndarray) -> None:
         """Write ``name`` in the run directory, behind the passes handed over before."""
-        self._writer.submit(write_png, self.directory / name, frame)
+        self._writer.submit(self._write_png, self.directory / name, frame)
 
     def keep(self, name: str, frame: np.ndarray) -> None:
         """Keep a frame for a resume, out of the way of users until the run is complete."""
@@ -186,15 +214,33 @@ class RunRecorder:
     def _write_pass(
         self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
     ) -> None:
-        if index % self.plan.save_every == 0:
-            write_png(self._frame_path(phase, index), frame)
+        saved = index % self.plan.save_every == 0
+        if saved:
+            place = {"phase": phase.name, "pass": index, "seed": facts.get("seed")}
+            self._write_png(self._frame_path(phase, index), frame, **place)
         if phase.name in self._videos and index % self.plan.video_every == 0:
             self._videos[phase.name].write(index, frame)
         self._append({"phase": phase.name, "pass": index, **facts})
         self.passes[phase.name] = index
         self._seconds.append(facts["seconds"])
+        self._show(phase, index, frame, facts, saved=saved)
         if index % checkpoints.EVERY == 0:
             self._checkpoint(phase, frame, source, finished=False)
+
+    def _write_png(self, path: Path, frame: np.ndarray, **place: Any) -> None:
+        description = self.plan.describe(**place)
+        write_png(path, frame, text=png_text(description) if description else None)
+
+    def _show(self, phase: Phase, index: int, frame: np.ndarray, facts: Mapping[str, Any], *, saved: bool) -> None:
+        """What is only to be watched: preview and trackers."""
+        step = sum(self.passes.values())
+        self._trackers.log(phase.name, step, facts)
+        if saved:
+            self._trackers.log_frame(phase.name, step, frame)
+        if phase.name in self._previews:
+            self._previews[phase.name].write(index, shrunk(frame, PREVIEW_SIDE))
+            if index % self.plan.preview_every == 0:
+                self._previews[phase.name].join()
 
     def _append(self, record: Mapping[str, Any]) -> None:
         try:
@@ -206,8 +252,9 @@ class RunRecorder:
             ) from error
 
     def _checkpoint(self, phase: Phase, state: np.ndarray, source: np.ndarray | None, *, finished: bool) -> None:
-        if phase.name in self._videos:
-            self._videos[phase.name].close_segment()
+        for video in (self._videos.get(phase.name), self._previews.get(phase.name)):
+            if video is not None:
+                video.close_segment()
         frames = {"state": state} if source is None else {"state": state, "source": source}
         place = Checkpoint(
             phase=phase.name,
@@ -226,6 +273,8 @@ class RunRecorder:
         self._checkpoint(phase, state, source, finished=True)
         if video is not None:
             video.remove()
+        if phase.name in self._previews:
+            self._previews.pop(phase.name).join()
 
     def _resume_point(self, phase: Phase) -> ResumePoint:
         order = [p.name for p in self.plan.phases]
@@ -245,13 +294,15 @@ class RunRecorder:
             "schema": SCHEMA,
             "dltb": __version__,
             "tool": self.plan.tool,
+            "id": run_id(self.plan.tool, self.plan.settings),
             "status": "running",
             "reason": None,
             "settings": dict(self.plan.settings),
             "environment": dict(self.plan.environment),
             "notes": old.get("notes", []),
-            "sessions": [*old.get("sessions", []), {"started": _now(), "ended": None}],
+            "sessions": [*old.get("sessions", []), _session()],
             "passes": self.passes,
+            "expected": {phase.name: phase.passes for phase in self.plan.phases},
             "videos": [phase.video for phase in self.plan.phases if phase.video],
             "median_seconds_per_pass": None,
         }
@@ -275,10 +326,15 @@ class RunRecorder:
         """Leave what there is in a state to look at and to go on from; nothing here may hide ``error``."""
         status = "interrupted" if isinstance(error, Interrupted | KeyboardInterrupt) else "failed"
         with contextlib.suppress(Exception):
-            for video in self._videos.values():
+            for video in (*self._videos.values(), *self._previews.values()):
                 video.join()
         with contextlib.suppress(Exception):
             self._close(status, str(error) or type(error).__name__)
+
+
+def _session() -> dict[str, Any]:
+    """This process, so that a reader can tell a run that goes on from one that was killed."""
+    return {"started": _now(), "ended": None, "pid": os.getpid(), "host": socket.gethostname()}
 
 
 def _now() -> str:

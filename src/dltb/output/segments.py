@@ -20,8 +20,8 @@ def _segment(folder: Path, first_pass: int) -> Path:
 class SegmentedVideo:
     """``folder/<first pass>.mp4`` for every stretch between two checkpoints; ``join`` makes ``out`` of them."""
 
-    def __init__(self, folder: Path, out: Path, fps: Fraction) -> None:
-        self.folder, self.out, self.fps = folder, out, fps
+    def __init__(self, folder: Path, out: Path, fps: Fraction, comment: str = "") -> None:
+        self.folder, self.out, self.fps, self.comment = folder, out, fps, comment
         self._writer: Mp4Writer | None = None
 
     def keep_through(self, index: int, expected: Collection[int]) -> None:
@@ -56,7 +56,7 @@ class SegmentedVideo:
         self.close_segment()
         parts = sorted(self.folder.glob("*.mp4"))
         if parts:
-            join_mp4(parts, self.out, self.fps)
+            join_mp4(parts, self.out, self.fps, comment=self.comment)
 
     def remove(self) -> None:
         """Delete the segments."""

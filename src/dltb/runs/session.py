@@ -12,10 +12,12 @@ from typing import Any
 from dltb import UsageError
 from dltb.args.options import OutputOptions
 from dltb.loop.engine import Combine, Source, StepResult, run_loop
+from dltb.metrics.pixel import mean_absolute_difference
 from dltb.output.checkpoint import ResumePoint
 from dltb.output.progress import Progress
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.output.run_directory import Decision, check_writable, decide
+from dltb.output.trackers import check_trackers
 from dltb.runs.model import ModelChoice, describe_choice
 from dltb.runs.space import check_space
 from dltb.runs.stop import StopSignal
@@ -53,9 +55,13 @@ def plan_run(
         save_every=save_every,
         fps=fps,
         video_every=video_every,
+        metadata=options.metadata,
+        preview_every=options.preview,
+        log_with=options.log_with or (),
     )
     if plan.decision is not Decision.COMPLETE:
         check_writable(directory)
+        check_trackers(plan.log_with)
         size = (choice.settings.width or 0, choice.settings.height or 0)
         print(f"output: {directory}, {check_space(plan, *size)}")
     return plan
@@ -102,15 +108,18 @@ class Session:
         ``keep_source`` stores the fresh frame at checkpoints, for phases in which it changes; ``before_record`` hands
         over what else a pass leaves, so that its checkpoint speaks for that too.
         """
-        step = None
+        step, before = None, point.state
         with closing(sources), Progress(phase.name, phase.passes, point.start) as progress:
             for step in run_loop(self.stop.guard(sources), combine, self.generate, point.state):
                 if before_record is not None:
                     before_record(step)
                 source = step.source.frame if keep_source else None
-                self.recorder.record(phase, step.index, step.frame, source, step_facts(step))
+                drift = None if before is None else mean_absolute_difference(before, step.frame)
+                moved = {} if drift is None else {"delta_prev": round(drift, 4)}
+                self.recorder.record(phase, step.index, step.frame, source, step_facts(step) | moved)
                 self._describe()
-                progress.step()
+                progress.step(drift)
+                before = step.frame
         return step
 
     def _describe(self) -> None:
