@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dltb.models.table import MODELS, ModelSpec
+from tests.page_runs import runs  # noqa: F401 - a fixture
 
 # Set here, before any test module imports a library that reads these at import.
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -1,0 +1,92 @@
+"""Watching runs cheaply, and never outside the root."""
+
+import json
+import os
+
+import pytest
+
+from dltb.pages import shelf as module
+from dltb.pages.shelf import Shelf
+
+
+def line(number):
+    return json.dumps({"phase": "main", "pass": number, "seconds": number / 1000}) + "\n"
+
+
+@pytest.fixture
+def log(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_text(json.dumps({"tool": "dltb-iterate", "status": "complete"}))
+    return run / "steps.jsonl"
+
+
+def follow(shelf, log, page):
+    """What the page has after one more poll."""
+    told = shelf.steps_since(log.parent, page["offset"], page["check"])
+    had = [] if told["reset"] else page["steps"]
+    return {"steps": had + [step["pass"] for step in told["steps"]], "offset": told["offset"], "check": told["check"]}
+
+
+def test_only_new_passes_are_sent(log, tmp_path):
+    """Catches a page that gets the whole log every second, or the same pass twice, or half a pass."""
+    shelf, page = Shelf(tmp_path), {"steps": [], "offset": 0, "check": ""}
+    log.write_text(line(1) + line(2) + line(3)[:10])
+    page = follow(shelf, log, page)
+    assert page["steps"] == [1, 2]
+    with log.open("a") as file:
+        file.write(line(3)[10:] + line(4))
+    assert [s["pass"] for s in shelf.steps_since(log.parent, page["offset"], page["check"])["steps"]] == [3, 4]
+    assert follow(shelf, log, page)["steps"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("after", [range(3, 3), range(3, 5), range(3, 40)])
+def test_a_resumed_run_cuts_its_log_back(log, tmp_path, after):
+    """Catches passes of before the kill that stay on the page: whether the log is shorter now, as long, or longer."""
+    shelf, page = Shelf(tmp_path), {"steps": [], "offset": 0, "check": ""}
+    log.write_text("".join(map(line, range(1, 8))))
+    page = follow(shelf, log, page)
+    log.write_text(line(1) + line(2) + "".join(line(n).replace("0.0", "0.1") for n in after))
+    assert follow(shelf, log, page)["steps"] == [1, 2, *after]
+
+
+def test_no_log_and_odd_offsets(log, tmp_path):
+    """Catches a poll that fails where there is no log yet, or on an offset that was made up."""
+    shelf = Shelf(tmp_path)
+    assert shelf.steps_since(log.parent, 0, "")["steps"] == []
+    log.write_text(line(1))
+    for offset in (-5, 10**12, 3):
+        assert [s["pass"] for s in shelf.steps_since(log.parent, offset, "x")["steps"]] == [1]
+
+
+def test_what_has_not_changed_is_not_read_again(runs, monkeypatch):
+    """Catches hundreds of manifests parsed at every poll."""
+    shelf, read = Shelf(runs.root), []
+    original = module.read_manifest
+    monkeypatch.setattr(module, "read_manifest", lambda path, problems: read.append(path) or original(path, problems))
+    first = shelf.summaries()
+    assert len(first) == len(read) == 5
+    assert shelf.summaries() == first
+    assert len(read) == 5
+    os.utime(runs.still / "run.json")
+    shelf.summaries()
+    assert len(read) == 6
+
+
+def test_names_that_lead_out_of_the_root(runs, tmp_path):
+    """Catches a file outside the root, by dots, an absolute path, a link or a hidden folder, and files of no run."""
+    root = tmp_path / "root"
+    run = runs.copy(runs.still, root)
+    secret = tmp_path / "secret.png"
+    secret.write_bytes(b"secret")
+    (tmp_path / "run.json").write_text("{}")
+    (run / "frames" / "link.png").symlink_to(secret)
+    (root / "out").symlink_to(tmp_path)
+    (root / "loose.png").write_bytes(b"x")
+    (run / ".hidden.png").write_bytes(b"x")
+    shelf = Shelf(root)
+    assert shelf.file(f"{run.name}/frames/frame_0001.png") == (run / "frames" / "frame_0001.png").resolve()
+    names = ["../secret.png", str(secret), f"{run.name}/frames/link.png", "out/secret.png", "loose.png"]
+    names += [f"{run.name}/.hidden.png", f"{run.name}/run.json", f"{run.name}/frames", "a\0b", "x" * 5000, ""]
+    assert [name for name in names if shelf.file(name) is not None] == []
+    assert [name for name in ("..", "out", "/", str(tmp_path), "", "\0") if shelf.find(name) is not None] == []
