@@ -44,8 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = read_options(ViewOptions, args)
         if not args.root or not Path(args.root).is_dir():
             raise UsageError(f"{args.root!r} is no folder; give one that has runs below it")
-        from dltb.pages.serve import serve
-
+        try:
+            from dltb.pages.serve import serve
+        except ModuleNotFoundError as error:
+            told = "`uv sync` in a checkout, or `pip install 'dltb[view]'`"
+            raise UsageError(f"dltb-view needs the package {error.name}: {told}") from None
         return serve(Path(args.root), port=options.port, clip=Path(options.source) if options.source else None)
 
     return run_tool(work)

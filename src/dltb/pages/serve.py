@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -51,12 +52,11 @@ def serve(root: Path, *, port: int, clip: Path | None) -> int:
     Raises:
         UsageError: when the port is taken.
     """
-    import uvicorn
-
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((ADDRESS, port))
+            listener.listen()  # so that the address answers as soon as it is said
         except OSError as error:
             raise UsageError(f"cannot listen on {ADDRESS}:{port}: {error.strerror}; give another --port") from None
         print(f"runs below {root}: http://{ADDRESS}:{listener.getsockname()[1]}/ (Ctrl-C ends it)", flush=True)

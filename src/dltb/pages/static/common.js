@@ -3,6 +3,7 @@
 const dltb = (() => {
   const COLOURS = { light: ["#0072b2", "#c2500a", "#007a59", "#9c4a86", "#6b6b00", "#333333"],
                     dark: ["#5cb8ff", "#ff9a52", "#3ddcae", "#e9a0d3", "#e6dd52", "#dddddd"] };
+  const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const element = (tag, properties = {}, ...children) => {
@@ -76,18 +77,18 @@ const dltb = (() => {
       plot = new uPlot({
         width: Math.max(200, box.clientWidth - 16), height: 190,
         scales: { x: { time: false } },
-        axes: [axis, { ...axis, size: 60, values: (_, ticks) => ticks.map((v) => short(v)) }],
+        axes: [{ ...axis, incrs: WHOLE }, { ...axis, size: 60, values: (_, ticks) => ticks.map((v) => short(v)) }],
         cursor: { drag: { x: false, y: false }, sync: { key: "passes" } },
         legend: { live: true },
         series: [{ label: "pass" }, ...current.series.map((one, i) => ({
           label: one.name, stroke: colour(i), width: 1.5, spanGaps: true, value: (_, v) => short(v),
           points: { show: one.x.length < 40, size: 4 },
         }))],
-        hooks: { drawClear: [(u) => drawPlateaus(u, current.series)], draw: [drawPlayhead] },
+        hooks: { drawClear: [(u) => drawPlateaus(u, current.series)], draw: [drawPlayhead],
+                 ready: [() => queueMicrotask(legend)], setData: [() => queueMicrotask(legend)] },
       }, aligned(current.series), canvas);
       seekable(plot.over);
       label();
-      legend();
     }
 
     function label() {
@@ -126,7 +127,7 @@ const dltb = (() => {
       update(next) {
         const same = next.series.length === current.series.length;
         current = next;
-        if (same) { plot.setData(aligned(next.series)); label(); legend(); } else build();
+        if (same) { plot.setData(aligned(next.series)); label(); } else build();
       },
       remove() { resized.disconnect(); scheme.removeEventListener("change", build); plot.destroy(); box.remove(); },
     };
