@@ -1,5 +1,7 @@
 """What a page shows of a pass. In these runs the model gives back its input, so output and input are the same picture."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -129,3 +131,29 @@ def test_long_runs_are_thinned(runs):
     thinned = choose(stretch, 5, every=True)
     assert len(thinned) == 5
     assert (thinned[0], thinned[-1]) == (1, 24)
+    found, _ = shown(runs.masked, clip=runs.clip, limit=5)
+    assert found.numbers == thinned
+    assert found.cells["input"] == found.cells["output"], "the frames before are at hand all the same"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"anchor_blend": "x"},
+        {"anchor_blend": None, "reproject_mask": None},
+        {"width": "x", "height": None},
+        {"width": 32, "height": 32},
+        {"conditioning": "new"},
+        {"make_conditioning": "mine.make"},
+        {"mode": None},
+    ],
+)
+def test_settings_that_do_not_fit_the_frames(runs, tmp_path, edit):
+    """Catches a report that fails on a run.json of another version, or one that was edited by hand."""
+    run = runs.copy(runs.masked, tmp_path)
+    told = json.loads((run / "run.json").read_text())
+    told["settings"] |= edit
+    (run / "run.json").write_text(json.dumps(told))
+    for part in ("main", "free"):
+        found, _ = shown(run, part, clip=runs.clip)
+        assert min(found.cells["output"]) >= 0

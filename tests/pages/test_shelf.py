@@ -90,3 +90,13 @@ def test_names_that_lead_out_of_the_root(runs, tmp_path):
     names += [f"{run.name}/.hidden.png", f"{run.name}/run.json", f"{run.name}/frames", "a\0b", "x" * 5000, ""]
     assert [name for name in names if shelf.file(name) is not None] == []
     assert [name for name in ("..", "out", "/", str(tmp_path), "", "\0") if shelf.find(name) is not None] == []
+
+
+def test_numbers_that_no_browser_reads(log, tmp_path):
+    """Catches a page that stops because a pass recorded an infinite warp error."""
+    from dltb.pages.shelf import Json
+
+    log.write_text('{"phase": "main", "pass": 1, "seconds": 0.1, "warp_error": Infinity, "x": NaN}\n')
+    live = Shelf(tmp_path).live(log.parent, 0, "")
+    assert live["steps"] == [{"phase": "main", "pass": 1, "seconds": 0.1, "warp_error": None, "x": None}]
+    assert b"Infinity" not in Json.of(live).body

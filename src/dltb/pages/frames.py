@@ -136,8 +136,8 @@ def _sources(run: Run, clip: Path | None, numbers: range, wanted: Collection[int
 
 
 def _prepared(run: Run, clip: Path, numbers: range, wanted: Collection[int]) -> Iterator[np.ndarray | None]:
-    width, height = run.settings["width"], run.settings["height"]
-    with suppress(UsageError):
+    width, height = run.settings.get("width"), run.settings.get("height")
+    with suppress(UsageError, TypeError, ValueError):
         for number, frame in zip(numbers, read_video(clip, len(numbers), on_note=_unsaid), strict=False):
             needed = number in wanted or number + 1 in wanted
             yield prepare_frame(frame, width, height) if needed else None

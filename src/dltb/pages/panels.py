@@ -8,7 +8,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,8 @@ import cv2
 import numpy as np
 from PIL import Image
 
+from dltb import UsageError
+from dltb.args.options import VideoOptions
 from dltb.imaging.flow import Flow, estimate_flow
 from dltb.imaging.flow_colours import flow_colours
 from dltb.imaging.frames import shrunk
@@ -159,7 +161,8 @@ class Shower:
         self._why_no_clip = why_no_clip
         self._original = read_original(run)
         self._is_video = run.is_video
-        self._settings = SimpleNamespace(**run.settings) if run.is_video else None
+        told = {name: value for name, value in run.settings.items() if value is not None}
+        self._settings = SimpleNamespace(**(asdict(VideoOptions()) | told))  # what is inert is None in run.json
         self._feedback = run.settings.get("anchor_blend") is not None
         self._own = run.settings.get("make_conditioning", OWN_CONDITIONING) == OWN_CONDITIONING
         self._why_still = self._motionless()
@@ -170,9 +173,10 @@ class Shower:
             return "a still image: nothing moves"
         if self._stretch.name != "main":
             return "in a tail nothing moves"
-        if not needs_motion(self._settings):
-            return "this run warps nothing, so it estimates no motion"
-        return ""
+        try:
+            return "" if needs_motion(self._settings) else "this run warps nothing, so it estimates no motion"
+        except TypeError as error:
+            return f"the settings of this run are not understood: {error}"
 
     def see(self, step: Step) -> Seen:
         """One pass; runs on several threads."""
@@ -184,7 +188,15 @@ class Shower:
         if held:
             pass
         elif self._is_video:
-            flow, mask, images, why["input"] = self._again(step)
+            try:
+                flow, mask, images, why["input"] = self._again(step)
+            except (
+                UsageError,
+                TypeError,
+                ValueError,
+                KeyError,
+            ) as error:  # frames of two sizes, settings edited by hand
+                why["input"] = f"it cannot be made again: {error}"
         else:
             images, why["input"] = self._still_input(step)
         if images:

@@ -100,7 +100,7 @@ def read_manifest(directory: Path, problems: list[str]) -> Mapping[str, Any]:
     """run.json of any schema, or nothing; what is wrong with it goes to ``problems``."""
     path = directory / "run.json"
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        manifest = read_json(path.read_bytes())
     except FileNotFoundError:
         problems.append("there is no run.json")
     except (OSError, ValueError) as error:
@@ -137,7 +137,7 @@ def read_steps(path: Path, problems: list[str]) -> dict[str, dict[int, dict[str,
 def parse_step(line: bytes) -> dict[str, Any] | None:
     """One line of steps.jsonl; None where it is none."""
     try:
-        record = json.loads(line)
+        record = read_json(line)
     except ValueError:
         return None
     whole = isinstance(record, dict) and isinstance(record.get("phase"), str) and type(record.get("pass")) is int
@@ -173,6 +173,11 @@ def _find(folder: str, depth: int) -> Iterator[Path]:
     for name in sorted(names):
         if names[name] and depth and name not in _SKIPPED and not name.startswith("."):
             yield from _find(os.path.join(folder, name), depth - 1)  # noqa: PTH118 - a Path for every folder is slow
+
+
+def read_json(text: bytes) -> Any:
+    """JSON in UTF-8; NaN and infinities, which Python writes and no browser reads, become None."""
+    return json.loads(text.decode("utf-8"), parse_constant=lambda name: None)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
