@@ -35,6 +35,7 @@ def test_the_report_is_replaced_and_nothing_else_is(runs, tmp_path, capsys):
     """Catches a second report that fails on the first, and a file of the user's that is gone."""
     run = runs.copy(runs.still, tmp_path)
     assert main([str(run)]) == main([str(run / "frames")]) == 0
+    assert [path.name for path in tmp_path.rglob("*.html")] == ["report.html"]
     (run / "report.html").write_text("mine")
     assert main([str(run)]) == 2
     assert "was not written by dltb-report" in capsys.readouterr().err
@@ -112,7 +113,7 @@ def test_several_runs(runs, tmp_path, capsys):
     assert all(f'href="{page}"' in text and (out / page).exists() for page in pages)
     assert 'href="report.html"' in (out / pages[0]).read_text()
     assert (out / told[0]["full"][0]).is_file()
-    assert "No comparison by dltb-compare: it takes runs of a clip" in text
+    assert "No statistics of dltb-compare: it takes runs of a clip" in text
 
 
 def test_runs_of_a_clip_are_compared(runs, tmp_path):
@@ -144,6 +145,8 @@ def test_a_folder_of_runs_and_its_summary(runs, tmp_path):
     assert "stability_sweep.csv" in text
     assert "&lt;b&gt;" in text
     assert (root / "stable" / runs.still.name / "report.html").is_file()
+    assert main([str(root), "--out", str(tmp_path / "out")]) == 0
+    assert "sweep/stability_sweep.csv" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_embedded(runs, tmp_path):

@@ -80,10 +80,11 @@ def assemble(options: AssembleOptions) -> None:
 def encode(sequence: "FrameSequence", size: tuple[int, int], out: Path, *, fps: Fraction, every: int) -> str | None:
     """Write one video and return what its writer has to say about the size."""
     from dltb.imaging.frames import read_image
+    from dltb.output.identity import described_by
     from dltb.output.mp4 import Mp4Writer
     from dltb.output.progress import watched
 
-    with Mp4Writer(out, *size, fps) as writer:
+    with Mp4Writer(out, *size, fps, comment=described_by(sequence.paths[0])) as writer:
         for path in watched(sequence.paths[::every], out.name, "frames"):
             writer.write(read_image(path))
     return writer.note

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dltb import RunError
+from dltb import RunError, assemble
 from dltb.imaging.frames import read_image
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.output.run_directory import Decision
@@ -241,6 +241,9 @@ def test_outputs_say_what_made_them(tmp_path):
     assert told_by(silent.directory / "frames/frame_0005.png") is None
     assert comment_of(silent.directory / "processed_stateful.mp4") is None
     assert_same_pixels(told.directory, silent.directory)
+    assert assemble.main([str(told.directory)]) == assemble.main([str(silent.directory)]) == 0
+    assert json.loads(comment_of(told.directory / "assembled_tail_free.mp4")) == own | {"phase": "free"}
+    assert comment_of(silent.directory / "assembled.mp4") is None
 
 
 def assert_same_pixels(first, second):

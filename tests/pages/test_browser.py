@@ -13,6 +13,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -241,7 +242,10 @@ def test_side_by_side_and_wipe(opened, pages, tmp_path):
 
 def addresses(pages: dict[str, str], view: str) -> dict[str, str]:
     name = "clip_stateful-a0.3-fbmask_control-identity_tailsfreeze-free-black4"
-    return pages | {"list": f"{view}/", "live": f"{view}/run/{name}", "served report": f"{view}/report/{name}"}
+    odd = quote("<b>&\"' #?% ü")
+    served = {"list": "/", "live": f"/run/{name}", "served report": f"/report/{name}"}
+    served["compared"] = f"/compare?run={name}&run={odd}"
+    return pages | {kind: view + address for kind, address in served.items()}
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -286,6 +290,20 @@ def test_the_list_and_a_report_from_it(opened, view, tmp_path):
     page.wait_for_function("() => document.querySelector('#panel-output img').naturalWidth === 64")
     page.click("nav a")
     page.wait_for_function("() => document.getElementById('count')?.textContent === '2 of 2 runs'")
+
+
+def test_runs_chosen_from_the_list(opened, view):
+    """Catches a choice that is lost between two polls, or a comparison of other runs."""
+    page = opened(f"{view}/")
+    assert page.is_disabled("#compare")
+    for box in page.locator(".card input").all():
+        box.check()
+    page.wait_for_timeout(2500)
+    page.click("#compare")
+    page.wait_for_function("() => window.dltbReady === true && document.getElementById('wipe')")
+    page.keyboard.press("End")
+    page.wait_for_timeout(300)
+    assert sorted(shown(page).values()) == ["24 true", "3 true"]
 
 
 def test_another_site_gets_nothing(browser, view, tmp_path):

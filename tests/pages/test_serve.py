@@ -33,6 +33,18 @@ def test_pages_and_data(client, runs):
     assert client.get(f"/thumbnail/{still}/frames/frame_0001.png").headers["content-type"] == "image/webp"
 
 
+def test_two_runs_side_by_side(client, runs):
+    """Catches a comparison of one run, of a run outside the root, and links from it that lead nowhere."""
+    names = [name(runs, run) for run in (runs.masked, runs.anchored)]
+    answer = client.get("/compare", params={"run": names})
+    assert answer.status_code == 200
+    for address in (f"/report/{names[1]}", f"/files/{names[0]}/frames/frame_0024.png"):
+        assert address in answer.text
+        assert client.get(address).status_code == 200
+    assert client.get("/compare", params={"run": [names[0], names[0]]}).status_code == 400
+    assert client.get("/compare", params={"run": [names[0], "../x"]}).status_code == 404
+
+
 def test_reports_link_to_files_that_are_served(client, runs):
     """Catches a report in the view whose frames and videos do not load; a space in a name is one of the traps."""
     import re

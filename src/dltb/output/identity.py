@@ -6,9 +6,11 @@ Everything here follows from the settings, so a run that was stopped and resumed
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from dltb import __version__
+from dltb.imaging.frames import opened_image
 
 KEY = "dltb"  # the PNG text chunk that holds the JSON
 NAMED = (
@@ -30,6 +32,17 @@ def describe_output(tool: str, settings: Mapping[str, Any], **place: Any) -> str
     """JSON of the run's identity; ``place`` says which pass, and replaces the run's seed by the pass's own."""
     named = {name: settings[name] for name in NAMED if settings.get(name) not in (None, "")}
     return json.dumps({"run": run_id(tool, settings), "tool": tool, **named, **place}, ensure_ascii=False)
+
+
+def described_by(png: Path) -> str:
+    """The description that a frame carries, less what belongs to its pass alone; nothing where there is none."""
+    with opened_image(png) as image:
+        text = image.info.get(KEY, "") if image is not None else ""
+    try:
+        told = json.loads(text)
+        return json.dumps({name: told[name] for name in told if name not in ("pass", "seed")}, ensure_ascii=False)
+    except (ValueError, TypeError):
+        return ""
 
 
 def png_text(description: str) -> dict[str, str]:

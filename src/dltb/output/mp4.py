@@ -47,6 +47,7 @@ class Mp4Writer:
         *,
         crf: int = CRF,
         preset: str = PRESET,
+        comment: str = "",  # the file's comment tag
     ) -> None:
         self.path = Path(path)
         self.note = _padding_note(self.path, width, height)
@@ -56,6 +57,7 @@ class Mp4Writer:
         self._tick = 1 / Fraction(fps)  # s
         self._container = _open_output(self.path)
         with self._discarding_on_error():
+            _tag(self._container, comment)
             options = {"crf": str(crf), "preset": preset, "bf": "0", **_EXACT_CODE}
             self._stream = self._container.add_stream("libx264", rate=1 / self._tick, options=options)
             even = (width + width % 2, height + height % 2)
@@ -130,7 +132,7 @@ def join_mp4(parts: Sequence[Path], out: Path | str, fps: Fraction, *, comment: 
         raise UsageError(f"no parts to join into {out}")
     out = Path(out)
     with replacing(out) as temporary, _segment(parts[0]) as (_, first), _open_output(out, temporary) as joined:
-        joined.metadata.update({"comment": comment} if comment else {})
+        _tag(joined, comment)
         stream = joined.add_stream_from_template(first)
         stream.time_base = tick = 1 / Fraction(fps)
         return _copy_packets(parts, joined, stream, tick)
@@ -170,6 +172,11 @@ def _open_output(path: Path, temporary: Path | None = None) -> av.container.Outp
         raise write_error(path, error) from error
     # Absolute: ffmpeg takes what stands before a colon for a protocol.
     return av.open(str(temporary.absolute()), "w", format="mp4", container_options={"movflags": "+faststart"})
+
+
+def _tag(container: av.container.OutputContainer, comment: str) -> None:
+    if comment:
+        container.metadata["comment"] = comment
 
 
 def _set_format(codec: av.VideoCodecContext, width: int, height: int) -> None:

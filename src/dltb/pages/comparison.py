@@ -76,12 +76,25 @@ class Member:
         return self.pictures[shown[-1]] if shown else None
 
 
-def comparison_page(members: Sequence[Member], *, folder: Path, clip: Path | None, title: str) -> str:
-    """The HTML about several runs; ``folder`` is where a sweep keeps its summary."""
-    tables = [*_sweep_tables(folder), _differences(members), _endings(members)]
-    compared, why = _compared(members, clip) if len(members) > 1 else (None, "")
+def comparison_page(
+    members: Sequence[Member],
+    *,
+    title: str,
+    sweeps: Sequence[Path] = (),
+    clip: Path | None = None,
+    statistics: bool = True,
+    home: str = "",
+    nonce: str = "",
+) -> str:
+    """The HTML about several runs; ``sweeps`` are folders in which one may have left its summary."""
+    tables = [*_sweep_tables(sweeps), _differences(members), _endings(members)]
+    compared, why = None, "" if len(members) == 1 else "they take a while; dltb-report makes them"
+    if statistics and len(members) > 1:
+        compared, why = _compared(members, clip)
     return render(
         "comparison.html.j2",
+        nonce=nonce,
+        home=home,
         title=title,
         members=members,
         facts=[short_facts(member.run) for member in members],
@@ -129,22 +142,23 @@ def _ending(series: Mapping[str, Any] | None) -> str:
     return f"{series['last']:.4g}" + (f", {series['verdict']['headline']}" if series["verdict"] else "")
 
 
-def _sweep_tables(folder: Path) -> Iterator[Table]:
-    for name in SUMMARIES:
-        path = folder / name
-        if path.is_file():
-            yield _read_csv(path)
+def _sweep_tables(folders: Sequence[Path]) -> Iterator[Table]:
+    for folder in folders:
+        for name in SUMMARIES:
+            if (folder / name).is_file():
+                yield _read_csv(folder / name)
 
 
 def _read_csv(path: Path) -> Table:
     """Any CSV as it is; one that cannot be read says so."""
+    title = f"{path.parent.name}/{path.name}"
     try:
         with path.open(newline="", encoding="utf-8", errors="replace") as file:
             rows = list(csv.reader(io.StringIO(file.read(4 << 20))))
     except (OSError, csv.Error) as error:
-        return Table(path.name, ("problem",), [(str(error),)])
+        return Table(title, ("problem",), [(str(error),)])
     note = f"the first {SUMMARY_ROWS} of {len(rows) - 1} rows" if len(rows) > SUMMARY_ROWS + 1 else ""
-    return Table(path.name, rows[0] if rows else (), rows[1 : SUMMARY_ROWS + 1], note)
+    return Table(title, rows[0] if rows else (), rows[1 : SUMMARY_ROWS + 1], note)
 
 
 def _compared(members: Sequence[Member], clip: Path | None) -> tuple[Table | None, str]:

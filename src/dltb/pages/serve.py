@@ -24,16 +24,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dltb import UsageError
 from dltb.imaging.frames import read_image, shrunk
+from dltb.pages.comparison import Member, comparison_page
 from dltb.pages.curves import CHARTS
 from dltb.pages.panels import encode
 from dltb.pages.render import render
 from dltb.pages.report import PageOptions, RunPage, prepare, run_page, short_facts
 from dltb.pages.run import read_run
 from dltb.pages.shelf import Json, Shelf
+from dltb.pages.write import SHARED_LIMIT
 
 ADDRESS = "127.0.0.1"
 HOSTS = {"127.0.0.1", "localhost", "::1"}
-REPORTS_KEPT = 4
+REPORTS_KEPT = 8
+COMPARED = 8  # runs on one page
 THUMBNAILS_KEPT = 1000
 THUMBNAIL = 256  # px
 HEADERS = {
@@ -73,6 +76,7 @@ def build_app(root: Path, clip: Path | None = None) -> Starlette:
         Route("/", pages.home),
         Route("/run/{name:path}", pages.run),
         Route("/report/{name:path}", pages.report),
+        Route("/compare", pages.compare),
         Route("/api/runs", pages.api_runs),
         Route("/api/run/{name:path}", pages.api_run),
         Route("/thumbnail/{name:path}", pages.thumbnail),
@@ -141,7 +145,8 @@ class Pages:
 
     def run(self, request: Request) -> Response:
         """The page that follows one run."""
-        directory, name = self._directory(request)
+        directory = self._directory(request.path_params["name"])
+        name = self._shelf.name_of(directory)
         charts = [{"key": chart.key, "title": chart.title, "names": chart.names.pattern} for chart in CHARTS]
         data = {"name": name, "charts": charts}
         facts = short_facts(_read(directory))
@@ -150,12 +155,28 @@ class Pages:
 
     def report(self, request: Request) -> Response:
         """A report, made now."""
-        directory, _ = self._directory(request)
+        page = self._prepared(self._directory(request.path_params["name"]))
+        return _html(lambda nonce: run_page(page, self._link, nonce=nonce, home="/"))
+
+    def compare(self, request: Request) -> Response:
+        """Several runs side by side, named by ``?run=...&run=...``."""
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        if not 2 <= len(names) <= COMPARED:
+            raise HTTPException(400, f"give two to {COMPARED} runs")
+        members = []
+        for directory in map(self._directory, names):
+            name = self._shelf.name_of(directory)
+            href, page = f"/report/{quote(name)}", self._prepared(directory)
+            members.append(Member.of(page, name, href=href, link=self._link, limit=SHARED_LIMIT // len(names)))
+        return _html(
+            lambda nonce: comparison_page(members, title="Comparison", statistics=False, nonce=nonce, home="/")
+        )
+
+    def _prepared(self, directory: Path) -> RunPage:
         files = (directory / "run.json", directory / "steps.jsonl", directory / "frames", directory)
         stamp = (directory, *(path.stat().st_mtime_ns for path in files if path.exists()))
         with self._lock:
-            page = _remembered(self._reports, stamp, REPORTS_KEPT, lambda: prepare(_read(directory), self._options))
-        return _html(lambda nonce: run_page(page, self._link, nonce=nonce, home="/"))
+            return _remembered(self._reports, stamp, REPORTS_KEPT, lambda: prepare(_read(directory), self._options))
 
     def api_runs(self, request: Request) -> Response:
         """Every run in a few values."""
@@ -163,7 +184,7 @@ class Pages:
 
     def api_run(self, request: Request) -> Response:
         """One run, with the passes after what the page has."""
-        directory, _ = self._directory(request)
+        directory = self._directory(request.path_params["name"])
         offset = request.query_params.get("offset", "0")
         offset = int(offset) if offset.isascii() and offset.isdigit() and len(offset) < 16 else 0
         return _json(request, self._shelf.live(directory, offset, request.query_params.get("check", "")))
@@ -186,11 +207,11 @@ class Pages:
         """A file of a run."""
         return FileResponse(self._file(request))
 
-    def _directory(self, request: Request) -> tuple[Path, str]:
-        directory = self._shelf.find(request.path_params["name"])
+    def _directory(self, name: str) -> Path:
+        directory = self._shelf.find(name)
         if directory is None:
             raise HTTPException(404)
-        return directory, self._shelf.name_of(directory)
+        return directory
 
     def _file(self, request: Request) -> Path:
         path = self._shelf.file(request.path_params["name"])

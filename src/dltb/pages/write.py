@@ -1,7 +1,7 @@
 """From paths on the command line to pages on disk."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dltb import UsageError
@@ -25,7 +25,7 @@ def write_reports(paths: Sequence[str], options: PageOptions, out: Path | None) 
         write_page(page, run_page(prepare(runs[0], options), links(page, options)))
         print(f"report: {page}")
         return
-    _write_several(runs, options, out or root or SEVERAL, apart=out is not None)
+    _write_several(runs, options, out or root or SEVERAL, root=root, apart=out is not None)
 
 
 def find(paths: Sequence[str]) -> tuple[list[Run], Path | None]:
@@ -39,25 +39,29 @@ def find(paths: Sequence[str]) -> tuple[list[Run], Path | None]:
     found: dict[Path, Path] = {}
     folders = []
     for path in map(Path, paths):
-        below = list(_runs_at(path))
-        folders += [path] if below != [path] else []
-        found |= {directory.resolve(): directory for directory in below}
+        run = _run_at(path)
+        folders += [path] if run is None else []
+        found |= {directory.resolve(): directory for directory in ([run] if run else _runs_below(path))}
     runs = [read_run(directory) for directory in found.values()]
     return runs, folders[0] if folders and len(paths) == 1 else None
 
 
-def _runs_at(path: Path) -> Iterator[Path]:
+def _run_at(path: Path) -> Path | None:
+    """The run directory that a path names, itself or by its frames folder; None for a folder of runs."""
     if not path.is_dir():
         raise UsageError(f"{path} {'is a file' if path.exists() else 'does not exist'}; give a run directory")
     if path.resolve().name == "frames" and not (path / "run.json").exists():
         path = path.resolve().parent
     if (path / "run.json").exists() or (path / "frames").is_dir():
-        yield path
-        return
+        return path
+    return None
+
+
+def _runs_below(path: Path) -> list[Path]:
     below = list(find_runs(path))
     if not below:
         raise UsageError(f"{path} is no run directory, and there is none below it: no run.json and no frames folder")
-    yield from below
+    return below
 
 
 def labels_of(runs: Sequence[Run]) -> list[str]:
@@ -89,8 +93,8 @@ def links(page: Path, options: PageOptions) -> Link:
     return embedding(relative_link(page)) if options.embed else relative_link(page)
 
 
-def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, apart: bool) -> None:
-    """``apart`` puts the runs' pages into the folder too, instead of into their own."""
+def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, root: Path | None, apart: bool) -> None:
+    """Below ``root`` sweeps may have left summaries; ``apart`` puts the runs' pages into ``folder``, not into their own."""
     from dltb.pages.comparison import Member, comparison_page
 
     index, labels = folder / PAGE, labels_of(runs)
@@ -99,6 +103,7 @@ def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, a
     for place in (index, *places):
         check_page(place)
     members = []
+    title = (root or folder).resolve().name
     share = max(12, min(options.limit, SHARED_LIMIT // len(runs)))
     for run, label, place in watched(list(zip(runs, labels, places, strict=True)), "report", "runs"):
         page = prepare(run, options)
@@ -107,5 +112,13 @@ def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, a
         members.append(
             Member.of(page, label, href=relative_link(index)(place), link=links(index, options), limit=share)
         )
-    write_page(index, comparison_page(members, folder=folder, clip=options.clip, title=folder.resolve().name))
+    write_page(index, comparison_page(members, sweeps=_folders_of(runs, root), clip=options.clip, title=title))
     print(f"report: {index} ({len(runs)} runs)")
+
+
+def _folders_of(runs: Sequence[Run], root: Path | None) -> list[Path]:
+    """Where a sweep may have left its summary: the root, and what lies between it and the runs."""
+    if root is None:
+        return list(dict.fromkeys(run.directory.resolve().parent for run in runs))
+    above = [parent for run in runs for parent in reversed(run.directory.resolve().parents)]
+    return list(dict.fromkeys(parent for parent in above if parent.is_relative_to(root.resolve())))

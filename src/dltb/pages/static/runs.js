@@ -1,6 +1,7 @@
 // The list of runs: cards that are changed in place, so that hundreds of them cost little.
 (() => {
   const list = document.getElementById("runs"), filter = document.getElementById("filter"), status = document.getElementById("status");
+  const compare = document.getElementById("compare");
   const cards = new Map();
 
   function make(run) {
@@ -10,8 +11,11 @@
     const link = dltb.element("a", { href: `/run/${polling.path(run.name)}`, textContent: run.name });
     const report = dltb.element("a", { href: `/report/${polling.path(run.name)}`, textContent: "report" });
     report.setAttribute("aria-label", `Report of ${run.name}`);
+    const box = dltb.element("input", { type: "checkbox", value: run.name });
+    box.setAttribute("aria-label", `Choose ${run.name}`);
+    box.addEventListener("change", choose);
     const node = dltb.element("li", { className: "card" }, image, none,
-      dltb.element("div", {}, dltb.element("h3", {}, link), dltb.element("p", {}, badge, " ", report), told, bar));
+      dltb.element("div", {}, dltb.element("h3", {}, box, " ", link), dltb.element("p", {}, badge, " ", report), told, bar));
     return { node, image, none, badge, told, bar, shown: "" };
   }
 
@@ -47,9 +51,17 @@
     if (shown.textContent !== told) shown.textContent = told;
   }
 
+  function chosen() { return [...list.querySelectorAll("input:checked")].map((box) => box.value); }
+
+  function choose() {
+    const names = chosen();
+    compare.disabled = names.length < 2 || names.length > 8;
+    compare.textContent = names.length > 8 ? "Compare at most eight" : `Compare the chosen${names.length ? ` (${names.length})` : ""}`;
+  }
+
   function got(runs) {
     const names = new Set(runs.map((run) => run.name));
-    for (const [name, card] of cards) if (!names.has(name)) { card.node.remove(); cards.delete(name); }
+    for (const [name, card] of cards) if (!names.has(name)) { card.node.remove(); cards.delete(name); choose(); }
     for (const run of runs) {
       if (!cards.has(run.name)) cards.set(run.name, make(run));
       fill(cards.get(run.name), run);
@@ -58,6 +70,7 @@
     window.dltbReady = true;
   }
 
+  compare.addEventListener("click", () => { location.href = `/compare?${new URLSearchParams(chosen().map((name) => ["run", name]))}`; });
   filter.addEventListener("input", arrange);
   status.addEventListener("change", arrange);
   polling.poll(() => "/api/runs", () => 2000, got);
