@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -85,6 +86,10 @@ def test_a_killed_run_is_told_from_one_that_goes_on():
     assert run_status(session(gone.pid, here), age=0) == "killed"
     assert run_status(session(gone.pid, "another-host"), age=1) == "running"
     assert run_status(session(gone.pid, "another-host"), age=9e9) == "silent"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    while sys.platform == "linux" and run_status(session(dead.pid, here), age=0) == "running":
+        time.sleep(0.01)  # until it is dead; nobody has waited for it yet
+    dead.wait()
     assert run_status({"status": "running"}, age=1) == "running", "a run of an older version"
     assert run_status({"status": "complete"}, age=1) == "complete"
     assert run_status({"status": 3}, age=1) == "unknown"

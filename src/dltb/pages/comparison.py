@@ -21,6 +21,7 @@ from dltb.runs.compared import common_numbers, find_source, open_runs, read_step
 
 SUMMARIES = ("summary.csv", "stability_sweep.csv")  # what a sweep leaves in its root
 SUMMARY_ROWS = 1000
+MOST_COMPARED = 12
 # Settings that say where a run was made rather than what it is.
 NOT_TOLD = ("input sha256", "make_conditioning")
 _METRICS, _ZONES = ("mad", "detail", "saturation", "delta_prev"), ("inside", "outside", "inside-outside", "frame")
@@ -165,6 +166,8 @@ def _compared(members: Sequence[Member], clip: Path | None) -> tuple[Table | Non
     """The statistics of dltb-compare, or why there are none."""
     if not all(member.run.is_video for member in members):
         return None, "it takes runs of a clip"
+    if len(members) > MOST_COMPARED:
+        return None, f"it takes at most {MOST_COMPARED} runs here, since every two of them are compared"
     try:
         runs = open_runs([str(member.run.directory) for member in members])
         found, _ = find_clip(members[0].run, clip)

@@ -221,5 +221,9 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True
-    return True
+        return True  # somebody else's
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True  # a system without /proc
+    return state != "Z"  # dead, and its parent does not care

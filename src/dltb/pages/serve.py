@@ -59,14 +59,26 @@ def serve(root: Path, *, port: int, clip: Path | None) -> int:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((ADDRESS, port))
-            listener.listen()  # so that the address answers as soon as it is said
         except OSError as error:
             raise UsageError(f"cannot listen on {ADDRESS}:{port}: {error.strerror}; give another --port") from None
-        print(f"runs below {root}: http://{ADDRESS}:{listener.getsockname()[1]}/ (Ctrl-C ends it)", flush=True)
         app = build_app(root, clip)
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="off")
-        uvicorn.Server(config).run(sockets=[listener])
+        told = f"runs below {root}: http://{ADDRESS}:{listener.getsockname()[1]}/ (Ctrl-C ends it)"
+        AnnouncedServer(config, told).run(sockets=[listener])
     return 0
+
+
+class AnnouncedServer(uvicorn.Server):
+    """Says where it is once it answers, and signals end it in order."""
+
+    def __init__(self, config: uvicorn.Config, told: str) -> None:
+        super().__init__(config)
+        self._told = told
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        print(self._told, flush=True)
 
 
 def build_app(root: Path, clip: Path | None = None) -> Starlette:
@@ -232,11 +244,12 @@ def _read(directory: Path) -> Any:
 
 def _remembered(kept: OrderedDict, key: Any, most: int, make: Callable[[], Any]) -> Any:
     """kept[key], made where it is not there; the oldest goes when there are more than ``most``."""
-    if key not in kept:
-        kept[key] = make()
+    value = kept.get(key)
+    if value is None:
+        value = kept[key] = make()
         while len(kept) > most:
             kept.popitem(last=False)
-    return kept[key]
+    return value
 
 
 def _html(page: Callable[[str], str]) -> Response:

@@ -104,7 +104,7 @@ def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, r
         check_page(place)
     members = []
     title = (root or folder).resolve().name
-    share = max(12, min(options.limit, SHARED_LIMIT // len(runs)))
+    share = max(4, min(options.limit, SHARED_LIMIT // len(runs)))
     for run, label, place in watched(list(zip(runs, labels, places, strict=True)), "report", "runs"):
         page = prepare(run, options)
         home = relative_link(place)(index)

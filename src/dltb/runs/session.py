@@ -9,10 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cv2
+
 from dltb import UsageError
 from dltb.args.options import OutputOptions
-from dltb.loop.engine import Combine, Source, StepResult, run_loop
-from dltb.metrics.pixel import mean_absolute_difference
+from dltb.loop.engine import Combine, Frame, Source, StepResult, run_loop
 from dltb.output.checkpoint import ResumePoint
 from dltb.output.progress import Progress
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
@@ -114,7 +115,7 @@ class Session:
                 if before_record is not None:
                     before_record(step)
                 source = step.source.frame if keep_source else None
-                drift = None if before is None else mean_absolute_difference(before, step.frame)
+                drift = None if before is None else frame_drift(before, step.frame)
                 moved = {} if drift is None else {"delta_prev": round(drift, 4)}
                 self.recorder.record(phase, step.index, step.frame, source, step_facts(step) | moved)
                 self._describe()
@@ -132,6 +133,11 @@ class Session:
         """A remark, said once and kept in run.json."""
         print(f"NOTE: {text}", file=sys.stderr, flush=True)
         self.recorder.note(text)
+
+
+def frame_drift(before: Frame, frame: Frame) -> float:  # 0..255
+    """dltb-drift's delta_prev, in 0.1 ms at 768 px where numpy takes 3.5: this runs between two passes."""
+    return cv2.norm(before, frame, cv2.NORM_L1) / frame.size
 
 
 def step_facts(step: StepResult) -> dict[str, Any]:

@@ -7,11 +7,12 @@ const polling = (() => {
       clearTimeout(timer);
       if (busy || document.hidden) return;
       busy = true;
+      let value;
       try {
         const answer = await fetch(address(), { cache: "no-cache" });
         if (answer.status === 404) throw new Error("gone");
         if (!answer.ok) throw new Error(answer.status);
-        got(await answer.json());
+        value = await answer.json();
         document.getElementById("lost").hidden = true;
       } catch (error) {
         const lost = document.getElementById("lost");
@@ -20,6 +21,7 @@ const polling = (() => {
       }
       busy = false;
       timer = setTimeout(ask, interval());
+      if (value !== undefined) got(value);
     }
     document.addEventListener("visibilitychange", ask);
     ask();
