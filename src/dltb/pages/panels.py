@@ -1,39 +1,28 @@
-"""What a page shows of every pass: source, output, model input, flow and mask as small pictures, and numbers about them.
-
-What the run did not store is made again by the loop's own functions from the input clip, or the panel says why it is empty.
-"""
+"""What a page shows of every pass: source, output, model input, flow and mask as small pictures, and numbers about them."""
 
 import io
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import cv2
 import numpy as np
 from PIL import Image
 
-from dltb import UsageError
-from dltb.args.options import VideoOptions
-from dltb.imaging.flow import Flow, estimate_flow
 from dltb.imaging.flow_colours import flow_colours
 from dltb.imaging.frames import shrunk
-from dltb.imaging.mask import disocclusion_mask
-from dltb.imaging.warp import Reprojected, make_reprojector
-from dltb.loop.conditioning import make_conditioning, needs_motion
-from dltb.loop.engine import as_model_input
 from dltb.metrics.look import look
 from dltb.metrics.pixel import mean_absolute_difference
 from dltb.pages.frames import PNG, Step, find_clip, read_original, steps_of
+from dltb.pages.retrace import Retracer, Traced
 from dltb.pages.run import Run, Stretch
 
 PANELS = ("source", "output", "input", "flow", "mask")
 HELD = ("input", "flow", "mask")  # what costs a flow
-OWN_CONDITIONING = "dltb.loop.conditioning.make_conditioning"
 THREADS = 2
 QUALITY = 72  # of WebP
 MOTION_PIXELS = 300 * 256 * 256  # of a stretch, over which flow is estimated again; a second takes about 4 million
@@ -157,145 +146,44 @@ class Shower:
     """Makes the pictures and numbers of single passes; holds what all passes share."""
 
     def __init__(self, run: Run, stretch: Stretch, why_no_clip: str, side: int, motion: Set[int] | None) -> None:
-        self._side, self._stretch, self._motion_of = side, stretch, motion
-        self._why_no_clip = why_no_clip
+        self._side, self._motion_of = side, motion
+        self._retracer = Retracer(run, stretch, why_no_clip)
         self._original = read_original(run)
-        self._is_video = run.is_video
-        told = {name: value for name, value in run.settings.items() if value is not None}
-        self._settings = SimpleNamespace(**(asdict(VideoOptions()) | told))  # what is inert is None in run.json
-        self._feedback = run.settings.get("anchor_blend") is not None
-        self._own = run.settings.get("make_conditioning", OWN_CONDITIONING) == OWN_CONDITIONING
-        self._why_still = self._motionless()
-
-    def _motionless(self) -> str:
-        """Why no motion is estimated in this stretch; empty where it is."""
-        if not self._is_video:
-            return "a still image: nothing moves"
-        if self._stretch.name != "main":
-            return "in a tail nothing moves"
-        try:
-            return "" if needs_motion(self._settings) else "this run warps nothing, so it estimates no motion"
-        except TypeError as error:
-            return f"the settings of this run are not understood: {error}"
+        # In a tail and over a still image the source frame tells no more than the original does.
+        self._has_sources = run.is_video and stretch.name == "main"
 
     def see(self, step: Step) -> Seen:
         """One pass; runs on several threads."""
-        pictures, why, measured = {}, {}, {}
-        self._add(pictures, why, "source", self._source(step), self._no_source())
-        self._add(pictures, why, "output", step.output, "neither a PNG nor a video frame of this pass is there")
-        flow, mask, images = None, None, []
-        held = self._motion_of is not None and step.number not in self._motion_of and not self._why_still
-        if held:
-            pass
-        elif self._is_video:
-            try:
-                flow, mask, images, why["input"] = self._again(step)
-            except (
-                UsageError,
-                TypeError,
-                ValueError,
-                KeyError,
-            ) as error:  # frames of two sizes, settings edited by hand
-                why["input"] = f"it cannot be made again: {error}"
-        else:
-            images, why["input"] = self._still_input(step)
-        if images:
-            pictures["input"] = self._thumbnail(np.concatenate(images, axis=1), len(images) * self._side)
-        why["flow"] = self._why_still or self._no_source() or "the first pass has no frame before it"
-        why["mask"] = why["flow"] if self._why_still or flow is None else "this run masks nothing (--reproject-mask)"
-        if mask is not None and step.source is not None:
-            pictures["mask"] = encode(_overlaid(shrunk(step.source, self._side), mask))
-        if step.kind == PNG:
-            measured = self._measure(step)
-        thin = None if flow is None else _thinned(flow.forward, self._side)
-        return Seen(step.number, step.kind, pictures, why, measured, thin, held)
+        held = self._motion_of is not None and step.number not in self._motion_of and not self._retracer.why_still
+        traced = Traced() if held else self._retracer.trace(step)
+        source = self._retracer.source(step)
+        pictures = {
+            "source": self._thumbnail(source),
+            "output": self._thumbnail(step.output),
+            "input": self._thumbnail(traced.model_input, 1 if traced.model_input is None else traced.references),
+            "mask": None if traced.mask is None else encode(overlaid(shrunk(source, self._side), traced.mask)),
+        }
+        return Seen(
+            number=step.number,
+            kind=step.kind,
+            pictures={panel: picture for panel, picture in pictures.items() if picture is not None},
+            why={"output": "neither a PNG nor a video frame of this pass is there"} | self._retracer.why(step, traced),
+            measured=self._measure(step) if step.kind == PNG else {},
+            flow=None if traced.flow is None else _thinned(traced.flow.forward, self._side),
+            held=held,
+        )
 
-    def _add(self, pictures: dict, why: dict, panel: str, frame: np.ndarray | None, reason: str) -> None:
-        if frame is None:
-            why[panel] = reason or "it cannot be read"
-        else:
-            pictures[panel] = self._thumbnail(frame, self._side)
-
-    def _source(self, step: Step) -> np.ndarray | None:
-        """The fresh frame as the tail has it; that of the main loop is the clip's."""
-        if self._stretch.name == "free" or step.source is None:
-            return None
-        return np.zeros_like(step.source) if self._stretch.name == "black" else step.source
-
-    def _no_source(self) -> str:
-        if self._stretch.name == "free":
-            return "a free tail has no fresh frame"
-        return self._why_no_clip
-
-    def _still_input(self, step: Step) -> tuple[list[np.ndarray], str]:
-        """What went into a pass over a still image."""
-        if step.kept_input is not None:
-            return [step.kept_input], ""
-        if self._feedback:
-            return [], "the input was not saved"
-        why = "the input is the output of the pass before, which was not saved"
-        return ([], why) if step.carried is None else ([step.carried], "")
-
-    def _again(self, step: Step) -> tuple[Flow | None, np.ndarray | None, list[np.ndarray], str]:
-        """Flow, mask and model input of a pass, by the loop's own functions."""
-        tail = self._stretch.name != "main"
-        if step.source is None and self._stretch.name != "free":
-            return None, None, [], self._why_no_clip or "the clip ends before this pass"
-        if not tail and (step.number == 1 or self._settings.mode == "anchored"):
-            return None, None, [step.source], ""
-        if step.carried is None:
-            flow, mask = self._motion(step)
-            return flow, mask, [], "the output of the pass before is not there"
-        if not self._own:
-            flow, mask = self._motion(step)
-            return flow, mask, [], "this run has a conditioning of its own"
-        return self._conditioned(step, tail=tail)
-
-    def _conditioned(self, step: Step, *, tail: bool) -> tuple[Flow | None, np.ndarray | None, list[np.ndarray], str]:
-        kept: dict[str, Any] = {"flow": None, "mask": None}
-        masked = bool(self._settings.reproject_mask)
-        reproject = make_reprojector(mask_disocclusions=masked)
-
-        def estimate(previous: np.ndarray, current: np.ndarray) -> Flow:
-            kept["flow"] = estimate_flow(previous, current, backward=masked)
-            return kept["flow"]
-
-        def warp(state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
-            moved = reproject(state, flow, fresh)
-            kept["mask"] = moved.mask
-            return moved
-
-        combine, tail_source = make_conditioning(self._settings, estimate, warp)
-        if tail:
-            source = step.carried if step.source is None else step.source
-            made = tail_source(self._stretch.name, step.carried, source)
-        else:
-            made = combine(step.carried, step.source, step.previous)
-        return kept["flow"], kept["mask"], list(as_model_input(made).images), ""
-
-    def _motion(self, step: Step) -> tuple[Flow | None, np.ndarray | None]:
-        """Flow and mask where there is no state to warp."""
-        if self._why_still or step.previous is None or step.source is None:
-            return None, None
-        masked = bool(self._settings.reproject_mask)
-        flow = estimate_flow(step.previous, step.source, backward=masked)
-        return flow, disocclusion_mask(flow.forward, flow.backward) if masked else None
+    def _thumbnail(self, frame: np.ndarray | None, wide: int = 1) -> bytes | None:
+        return None if frame is None else encode(shrunk(frame, wide * self._side))
 
     def _measure(self, step: Step) -> dict[str, float]:
         """Colour, detail and pixel distances of a saved frame."""
         values = dict(look(step.output)._asdict())
-        for name, other in (("delta_original", self._original), ("delta_source", step.source)):
-            if other is not None and other.shape == step.output.shape and not (name == "delta_source" and self._plain):
+        others = {"delta_original": self._original, "delta_source": step.source if self._has_sources else None}
+        for name, other in others.items():
+            if other is not None and other.shape == step.output.shape:
                 values[name] = mean_absolute_difference(step.output, other)
         return values
-
-    @property
-    def _plain(self) -> bool:
-        """Whether the source frame tells no more than the original does."""
-        return not self._is_video or self._stretch.name != "main"
-
-    def _thumbnail(self, frame: np.ndarray, side: int) -> bytes:
-        return encode(shrunk(frame, side))
 
 
 def encode(frame: np.ndarray) -> bytes:
@@ -305,7 +193,7 @@ def encode(frame: np.ndarray) -> bytes:
     return out.getvalue()
 
 
-def _overlaid(source: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def overlaid(source: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The source frame [h, w, 3], greyed, with the repainted pixels of a mask [H, W] bool in one loud colour."""
     height, width = source.shape[:2]
     share = cv2.resize(mask.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)[..., None] * 0.75
