@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dltb.imaging.frames import read_image
+from dltb.pages.frames import Footage, steps_of
 from dltb.pages.panels import Pictures, choose, show
 from dltb.pages.run import read_run
 
@@ -13,7 +14,8 @@ from dltb.pages.run import read_run
 def shown(run, name="main", *, clip=None, limit=300, motion_every=None):
     read, pictures = read_run(run), Pictures()
     (stretch,) = (s for s in read.stretches if s.name == name)
-    return show(read, stretch, pictures, clip=clip, side=64, limit=limit, motion_every=motion_every), pictures
+    how = {"side": 64, "limit": limit, "motion_every": motion_every}
+    return show(Footage(read, clip), stretch, pictures, **how), pictures
 
 
 def reasons(found, panel):
@@ -93,12 +95,10 @@ def test_passes_that_were_not_saved_come_from_the_video(runs):
 
 def test_video_frames_stand_where_their_passes_do(runs):
     """Catches an offset between passes and video frames: the nearest saved pass is the one of that number."""
-    from dltb.pages.frames import steps_of
-
     run = read_run(runs.masked)
     saved = {n: read_image(path).astype(float) for n, path in run.main.frames.items()}
     gone = read_run(runs.sparse)
-    for step in steps_of(gone, gone.main, runs.clip, {7, 8, 12}):
+    for step in steps_of(Footage(gone, runs.clip), gone.main, {7, 8, 12}):
         assert step.kind == "video"
         errors = {n: np.abs(frame - step.output).mean() for n, frame in saved.items()}
         assert min(errors, key=errors.get) == step.number

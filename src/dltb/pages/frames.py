@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,28 @@ class Step:
     kept_input: np.ndarray | None = None  # the model input, where the run saved it
 
 
+class Footage:
+    """The source frames of a run, where its clip is found; each thing that takes long is done once for all stretches."""
+
+    def __init__(self, run: Run, given: Path | None) -> None:
+        self.run = run
+        self.clip, self.why_not = find_clip(run, given) if run.is_video else (None, "")
+
+    def frames(self, numbers: range, wanted: Collection[int]) -> Iterator[np.ndarray | None]:
+        """The prepared source frame of every pass, None where neither it nor the next one is wanted, or it is not there."""
+        found = iter(()) if self.clip is None else _prepared(self.run, self.clip, numbers, wanted)
+        return itertools.chain(found, itertools.repeat(None))
+
+    @cached_property
+    def last(self) -> np.ndarray | None:
+        """The fresh frame of the tails."""
+        count = self.run.main.passes
+        kept = _read(self.run.directory / "partial" / "last_source.png")
+        if kept is not None or not count:
+            return kept
+        return next(itertools.islice(self.frames(range(1, count + 1), {count}), count - 1, None))
+
+
 def find_clip(run: Run, given: Path | None) -> tuple[Path | None, str]:
     """The clip that a run was made from, by its hash; else None and why."""
     name, wanted = run.settings.get("input"), run.settings.get("input sha256")
@@ -59,21 +82,21 @@ def read_original(run: Run) -> np.ndarray | None:
     return None
 
 
-def steps_of(run: Run, stretch: Stretch, clip: Path | None, wanted: Collection[int]) -> Iterator[Step]:
+def steps_of(footage: Footage, stretch: Stretch, wanted: Collection[int]) -> Iterator[Step]:
     """The wanted passes of a stretch, in order."""
     if not wanted:
         return
-    numbers = range(1, max(wanted) + 1)
+    run, numbers = footage.run, range(1, max(wanted) + 1)
     outputs = _outputs(run, stretch, numbers, wanted)
     if not run.is_video:
         yield from _still_steps(run, outputs, wanted)
     elif stretch.name == "main":
-        yield from _clip_steps(run, outputs, _sources(run, clip, numbers, wanted), wanted)
+        yield from _clip_steps(outputs, footage.frames(numbers, wanted), wanted)
     else:
-        yield from _tail_steps(run, outputs, _last_source(run, clip), wanted)
+        yield from _tail_steps(run, outputs, footage.last, wanted)
 
 
-def _clip_steps(run: Run, outputs: Iterator, sources: Iterator, wanted: Collection[int]) -> Iterator[Step]:
+def _clip_steps(outputs: Iterator, sources: Iterator, wanted: Collection[int]) -> Iterator[Step]:
     carried = previous = None
     for (number, output, kind), source in zip(outputs, sources, strict=False):
         if number in wanted:
@@ -128,28 +151,12 @@ def _filmed(run: Run, stretch: Stretch) -> Iterator[tuple[int, Callable[[], np.n
                 yield number, lambda frame=frame: np.ascontiguousarray(frame[:height, :width])  # less the padding
 
 
-def _sources(run: Run, clip: Path | None, numbers: range, wanted: Collection[int]) -> Iterator[np.ndarray | None]:
-    """The prepared source frame of every pass, None where it is not needed or not there."""
-    if clip is None:
-        return itertools.repeat(None, len(numbers))
-    return itertools.chain(_prepared(run, clip, numbers, wanted), itertools.repeat(None, len(numbers)))
-
-
 def _prepared(run: Run, clip: Path, numbers: range, wanted: Collection[int]) -> Iterator[np.ndarray | None]:
     width, height = run.settings.get("width"), run.settings.get("height")
     with suppress(UsageError, TypeError, ValueError):
         for number, frame in zip(numbers, read_video(clip, len(numbers), on_note=_unsaid), strict=False):
             needed = number in wanted or number + 1 in wanted
             yield prepare_frame(frame, width, height) if needed else None
-
-
-def _last_source(run: Run, clip: Path | None) -> np.ndarray | None:
-    """The fresh frame of the tails."""
-    count = run.main.passes
-    kept = _read(run.directory / "partial" / "last_source.png")
-    if kept is not None or clip is None or not count:
-        return kept
-    return next(itertools.islice(_prepared(run, clip, range(1, count + 1), {count}), count - 1, None), None)
 
 
 def _read(path: Path) -> np.ndarray | None:

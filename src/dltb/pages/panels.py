@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import cv2
@@ -17,7 +16,7 @@ from dltb.imaging.flow_colours import flow_colours
 from dltb.imaging.frames import shrunk
 from dltb.metrics.look import look
 from dltb.metrics.pixel import mean_absolute_difference
-from dltb.pages.frames import PNG, Step, find_clip, read_original, steps_of
+from dltb.pages.frames import PNG, Footage, Step, read_original, steps_of
 from dltb.pages.retrace import Retracer, Traced
 from dltb.pages.run import Run, Stretch
 
@@ -72,25 +71,18 @@ class Shown:
 
 
 def show(
-    run: Run,
-    stretch: Stretch,
-    pictures: Pictures,
-    *,
-    clip: Path | None,
-    side: int,
-    limit: int,
-    motion_every: int | None,
+    footage: Footage, stretch: Stretch, pictures: Pictures, *, side: int, limit: int, motion_every: int | None
 ) -> Shown:
     """Pictures of ``side`` px of at most ``limit`` passes, evenly chosen.
 
     What needs the flow is made for every ``motion_every``-th of them, by default as often as keeps within MOTION_PIXELS;
     the passes between show what the one before shows.
     """
-    found, why_not = find_clip(run, clip) if run.is_video else (None, "")
+    run = footage.run
     wanted = choose(stretch, limit, every=run.is_video)
     every = motion_every or _affordable(run, len(wanted))
-    shower = Shower(run, stretch, why_not, side, set(wanted[::every]) if every > 1 else None)
-    seen = list(_in_threads(shower.see, steps_of(run, stretch, found, set(wanted))))
+    shower = Shower(run, stretch, footage.why_not, side, set(wanted[::every]) if every > 1 else None)
+    seen = list(_in_threads(shower.see, steps_of(footage, stretch, set(wanted))))
     scale = _flow_scale(seen)
     cells, reasons = _cells(seen, scale, pictures)
     return Shown(

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from dltb.imaging.flow_colours import flow_wheel
 from dltb.models.table import MODELS
 from dltb.pages.curves import charts_of
+from dltb.pages.frames import Footage
 from dltb.pages.panels import Pictures, Shown, encode, show
 from dltb.pages.render import render
 from dltb.pages.run import STATUSES, Run, Stretch, mapping
@@ -59,8 +60,9 @@ class RunPage:
 def prepare(run: Run, options: PageOptions) -> RunPage:
     """Make pictures and curves of every stretch of a run."""
     pictures = Pictures()
-    how = {name: getattr(options, name) for name in ("clip", "side", "limit", "motion_every")}
-    shown = tuple(show(run, stretch, pictures, **how) for stretch in run.stretches)
+    footage = Footage(run, options.clip)
+    how = {name: getattr(options, name) for name in ("side", "limit", "motion_every")}
+    shown = tuple(show(footage, stretch, pictures, **how) for stretch in run.stretches)
     charts = tuple(charts_of(run, stretch, one.measured) for stretch, one in zip(run.stretches, shown, strict=True))
     return RunPage(run, shown, charts, pictures)
 
