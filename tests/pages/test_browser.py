@@ -212,6 +212,24 @@ def test_the_verdict_is_in_the_plot(opened, pages):
     assert "stable from" in chart.locator("[role=img]").get_attribute("aria-label")
 
 
+def test_a_run_without_a_pass(opened, runs, tmp_path):
+    """Catches a page that fails, or stands empty without a word, because the run was killed before its first pass."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "run.json").write_bytes((runs.masked / "run.json").read_bytes())
+    told = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(told | {"status": "failed", "passes": {}}))
+    assert report([str(run)]) == 0
+    page = opened((run / "report.html").as_uri())
+    assert where(page) == "no pass to show"
+    page.keyboard.press("End")
+    assert set(page.eval_on_selector_all(".panel .why", "all => all.map((one) => one.textContent)")) == {
+        "there is no pass to show"
+    }
+    assert "no frame to show" in page.text_content("#sheet")
+    assert "dltb-assemble makes one" in page.text_content(".videos")
+
+
 def test_side_by_side_and_wipe(opened, pages, tmp_path):
     """Catches a run that stays at another pass, and a wipe that cannot be moved by mouse or by key."""
     page = opened(pages["several"])

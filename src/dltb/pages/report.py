@@ -192,12 +192,13 @@ def _reason(run: Run) -> Iterator[str]:
 
 
 def _videos(run: Run, link: Link) -> Iterator[dict[str, str]]:
-    """The videos of the run, those of dltb-assemble and previews; what should be there and is not says so."""
+    """The run's own videos, or why one is not there, then what else lies there: of dltb-assemble, previews."""
     for stretch in run.stretches:
         if stretch.video:
             yield _video(run, stretch.video, link)
-    for pattern in ("assembled*.mp4", "preview*.mp4"):
-        for path in sorted(run.directory.glob(pattern)):
+    told = {stretch.video for stretch in run.stretches}
+    for path in sorted(run.directory.glob("[!.]*.mp4")):
+        if path.name not in told:
             yield _video(run, path.name, link)
 
 

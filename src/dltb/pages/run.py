@@ -92,7 +92,7 @@ def read_run(directory: Path) -> Run:
         )
         for name in names
     )
-    status = run_status(manifest, _age(directory / "steps.jsonl"))
+    status = run_status(manifest, time.time() - last_change(directory))
     return Run(directory, manifest, status, tuple(stretches), tuple(problems))
 
 
@@ -208,11 +208,10 @@ def _count(value: Any) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except OSError:
-        return 0.0
+def last_change(directory: Path) -> float:  # s since 1970
+    """When a run last said something."""
+    found = [directory / name for name in ("steps.jsonl", "run.json")]
+    return max((path.stat().st_mtime for path in found if path.exists()), default=0.0)
 
 
 def _is_alive(pid: int) -> bool:

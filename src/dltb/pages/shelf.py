@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from dltb.pages.run import STATUSES, find_runs, mapping, parse_step, read_manifest, run_status
+from dltb.pages.run import STATUSES, find_runs, last_change, mapping, parse_step, read_manifest, run_status
 
 T = TypeVar("T")
 SHOWN = (".png", ".mp4", ".csv")  # kinds of files that are handed out
@@ -58,19 +58,19 @@ class Shelf:
     def summary(self, directory: Path) -> dict[str, Any]:
         """One run in a few JSON values."""
         manifest, log = self.manifest(directory), directory / "steps.jsonl"
-        changed, size = _stamp(log)
-        step = self._unchanged("step", log, (changed, size), lambda: _last_step(log)) or {}
+        step = self._unchanged("step", log, _stamp(log), lambda: _last_step(log)) or {}
+        changed = last_change(directory)
         latest = self.latest(directory)
         expected = mapping(manifest.get("expected"))
         return {
             "name": self.name_of(directory),
-            "status": run_status(manifest, time.time() - changed / 1e9),
+            "status": run_status(manifest, time.time() - changed),
             "tool": manifest.get("tool"),
             "model": mapping(manifest.get("settings")).get("model"),
             "phase": step.get("phase"),
             "pass": step.get("pass"),
             "expected": expected.get(step.get("phase")),
-            "changed": max(changed, _stamp(directory / "run.json")[0]) // 10**9,  # s since 1970
+            "changed": int(changed),
             "picture": None if latest is None else [self.name_of(latest), _stamp(latest)[0]],
         }
 

@@ -67,7 +67,7 @@
       button.addEventListener("click", () => scrub.show(place));
       return button;
     });
-    document.getElementById("sheet").replaceChildren(...(buttons.length ? buttons : ["There is no frame to show."]));
+    document.getElementById("sheet").replaceChildren(...(buttons.length ? buttons : [dltb.element("p", { textContent: "There is no frame to show." })]));
   }
 
   function open(which) {
@@ -78,6 +78,11 @@
     if (!stretch.charts.length) place.textContent = "Nothing was recorded or measured in this part of the run.";
     charts = stretch.charts.map((chart) => dltb.chart(place, chart, (x) => scrub.show(dltb.nearest(stretch.numbers, x))));
     sheet();
+    if (!stretch.numbers.length) for (const why of document.querySelectorAll(".panel .why")) {
+      why.textContent = "there is no pass to show";
+      why.hidden = false;
+      why.parentNode.querySelector("img").hidden = true;
+    }
     scrub.show(0);
   }
 
