@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = (
+    *("chromium", "chromium-browser", "google-chrome"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
 
 
 def executable() -> str:
