@@ -26,7 +26,7 @@ PANEL_TITLES = {
     "flow": "Flow of the source",
     "mask": "Repainted by the mask",
 }
-ABOUT = ("tool", "dltb", "id", "schema", "median_seconds_per_pass", "cycle", "stability")
+ABOUT = ("tool", "dltb", "id", "schema", "median_seconds_per_pass", "metric", "cycle", "stability", "profile")
 SHORT_FACTS = ("model", "prompt", "mode", "conditioning", "anchor_blend", "strength", "seed", "width", "height")
 
 Link = Callable[[Path], str]  # a file of the run -> what the page writes into href and src
