@@ -73,7 +73,7 @@ def psnr(one: np.ndarray, other: np.ndarray) -> float:
     error = float(np.mean((one.astype(np.float64) - other.astype(np.float64)) ** 2))
     if not np.isfinite(error):
         return 0.0
-    return min(99.0, 10 * np.log10(255**2 / error)) if error > 0 else 99.0
+    return min(99.0, float(10 * np.log10(255**2 / error))) if error > 0 else 99.0
 
 
 def check_cosine(name: str, gate: float, pairs: Sequence[tuple[np.ndarray, np.ndarray]], *, expected: int) -> Check:
