@@ -68,7 +68,7 @@ def test_the_embedded_models_too(key, request, picture) -> None:
 
 @pytest.mark.parametrize("key", [key for key, spec in MODELS.items() if spec.edits_references])
 def test_references_that_come_again_are_remembered_rightly(key, random_model, small_picture) -> None:
-    """Catches latents of another frame being reused, a frame that changed in place, and a count that changes."""
+    """Catches latents of another frame being reused, and a count of references that changes."""
     model = random_model(key)
     direct = _direct(model, SETTINGS)
     flipped, turned = np.ascontiguousarray(small_picture[::-1]), np.ascontiguousarray(small_picture[:, ::-1])
@@ -79,6 +79,19 @@ def test_references_that_come_again_are_remembered_rightly(key, random_model, sm
     for frames in ([small_picture, flipped], [flipped, small_picture.copy()], [turned], [black, black]):
         _assert_same(_frame(model, frames, SETTINGS, 5, direct), _frame(model, frames, SETTINGS, 5))
     assert len(encoded) == 4  # four frames in seven places
+
+
+def test_a_frame_that_stays_is_encoded_once(random_model, small_picture) -> None:
+    """Catches a tail's fresh frame being forgotten because states came in between, and one that changed in place."""
+    model = random_model("flux2-klein-4b")
+    direct, fresh, encoded = _direct(model, SETTINGS), small_picture.copy(), []
+    inner = direct.encode
+    direct.encode = lambda pixels: (encoded.append(1), inner(pixels))[1]
+    for step in range(1, 9):
+        _frame(model, [np.roll(small_picture, step, axis=0), fresh], SETTINGS, 5, direct)
+    assert len(encoded) == 8 + 1
+    fresh[:] = fresh[::-1].copy()
+    _assert_same(_frame(model, [fresh], SETTINGS, 5, direct), _frame(model, [fresh], SETTINGS, 5))
 
 
 @every_row

@@ -82,13 +82,15 @@ class Klein(Direct):
         return latents
 
     def reference(self, frame: np.ndarray) -> torch.Tensor:
-        """The latents of one reference, packed [1, L, C]; those of the last few frames are remembered."""
-        for known, latents in self._known:
-            if known is frame or np.array_equal(known, frame):
+        """The latents of one reference, packed [1, L, C]; those of the frames used last are remembered."""
+        for place, (known, latents) in enumerate(self._known):
+            if np.array_equal(known, frame):
+                del self._known[place]
+                self._known.append((known, latents))  # now the last to be forgotten
                 return latents
-        # A clone, as a stage may use the memory of its result again.
+        # Copies, as a stage may use the memory of its result again, and a caller that of a frame.
         latents = self.encode(self.upload(frame)).clone()
-        self._known.append((frame, latents))
+        self._known.append((frame.copy(), latents))
         return latents
 
     def reference_ids(self, count: int) -> torch.Tensor:
