@@ -42,17 +42,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(args: argparse.Namespace, make_conditioning: Callable | None = None) -> int:
+def run(args: argparse.Namespace, make_conditioning: Callable | None = None, *, load: Callable | None = None) -> int:
     """Run with parsed flags; ``make_conditioning(args, estimate_flow, warp)`` replaces the blend.
 
-    It gets ``args`` as given here; what it returns is described in dltb.loop.conditioning.
+    It gets ``args`` as given here; what it returns is described in dltb.loop.conditioning. ``load`` lends a model.
     """
     from dltb.runs.video import run_video
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
     own |= {"speed": read_options(SpeedOptions, args)}
-    own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None)}
+    own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None), "load": load}
     return run_video("dltb-continuous", args.input, *groups, **own)
 
 

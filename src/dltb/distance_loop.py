@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dltb.args.errors import run_tool
@@ -45,20 +45,20 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
+    """Run with parsed flags; ``load`` lends a model that is loaded already."""
+    from dltb.runs.feedback import Feedback
+    from dltb.runs.inputs import find_input
+    from dltb.runs.measured import run_measured
+
+    groups = (read_options(group, args) for group in (ModelOptions, MetricOptions, OutputOptions))
+    feedback = Feedback("dltb-distance-loop", find_input(args.input), args.iterations, anchor_blend=None)
+    return run_measured(feedback, *groups, control=args.control, given=args.given, load=load)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-
-    def work() -> int:
-        args = build_parser().parse_args(argv)
-        from dltb.runs.feedback import Feedback
-        from dltb.runs.inputs import find_input
-        from dltb.runs.measured import run_measured
-
-        groups = (read_options(group, args) for group in (ModelOptions, MetricOptions, OutputOptions))
-        feedback = Feedback("dltb-distance-loop", find_input(args.input), args.iterations, anchor_blend=None)
-        return run_measured(feedback, *groups, control=args.control, given=args.given)
-
-    return run_tool(work)
+    return run_tool(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

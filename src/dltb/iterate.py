@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
 from dltb.args.options import ControlOptions, ImageInput, IterateOptions, ModelOptions, OutputOptions
@@ -29,17 +29,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
+    """Run with parsed flags; ``load`` lends a model that is loaded already."""
+    from dltb.runs.still import run_iterate
+
+    groups = (read_options(group, args) for group in (IterateOptions, ModelOptions, OutputOptions))
+    return run_iterate(args.input, *groups, control=args.control, given=args.given, load=load)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-
-    def work() -> int:
-        args = build_parser().parse_args(argv)
-        from dltb.runs.still import run_iterate
-
-        loop, model, output = (read_options(group, args) for group in (IterateOptions, ModelOptions, OutputOptions))
-        return run_iterate(args.input, loop, model, output, control=args.control, given=args.given)
-
-    return run_tool(work)
+    return run_tool(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
 from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoInput, VideoOptions
@@ -36,18 +36,18 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
+    """Run with parsed flags; ``load`` lends a model that is loaded already."""
+    from dltb.runs.video import run_video
+
+    groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
+    speed = read_options(SpeedOptions, args)
+    return run_video("dltb-klein", args.input, *groups, given=args.given, klein_only=True, speed=speed, load=load)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-
-    def work() -> int:
-        args = build_parser().parse_args(argv)
-        from dltb.runs.video import run_video
-
-        groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
-        speed = read_options(SpeedOptions, args)
-        return run_video("dltb-klein", args.input, *groups, given=args.given, klein_only=True, speed=speed)
-
-    return run_tool(work)
+    return run_tool(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

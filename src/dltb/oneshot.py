@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
 from dltb.args.options import ImageInput, ModelOptions, OutputOptions
@@ -27,18 +27,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
+    """Run with parsed flags; ``load`` lends a model that is loaded already."""
+    from dltb.runs.still import run_oneshot
+
+    groups = (read_options(group, args) for group in (ModelOptions, OutputOptions))
+    return run_oneshot(args.input, *groups, given=args.given, load=load)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, then run; returns the exit code."""
-
-    def work() -> int:
-        args = build_parser().parse_args(argv)
-        from dltb.runs.still import run_oneshot
-
-        return run_oneshot(
-            args.input, read_options(ModelOptions, args), read_options(OutputOptions, args), given=args.given
-        )
-
-    return run_tool(work)
+    return run_tool(lambda: run(build_parser().parse_args(argv)))
 
 
 if __name__ == "__main__":

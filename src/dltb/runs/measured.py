@@ -5,7 +5,7 @@ tried before the first pass all the same, so that no run is made that cannot be 
 """
 
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 
 from dltb.args.metric_options import MetricOptions
@@ -33,8 +33,12 @@ def run_measured(
     *,
     control: str | None = None,
     given: Collection[str] = (),
+    load: Callable | None = None,
 ) -> int:
-    """Make the passes that are missing, then the table and the figures that are missing."""
+    """Make the passes that are missing, then the table and the figures that are missing.
+
+    ``load`` stands in for ``load_model``, to lend what is loaded already; such a model stays loaded beside the metric.
+    """
     probe = probe_image(feedback.image)
     choice, measure_with = choose_both(model, metric, given, control)
     directory = output_root(output.output_dir, choice.spec.key) / feedback.directory_name(choice)
@@ -43,7 +47,7 @@ def run_measured(
         say(f"{feedback.passes} passes are too few for dltb-stabilization to judge; it needs {FEWEST} or more")
     if plan.decision is not Decision.COMPLETE:
         check_loads(measure_with)
-        make_passes(plan, choice, feedback, probe.notes)
+        make_passes(plan, choice, feedback, probe.notes, load=load or load_model)
     measure_once(plan.directory, measure_with, partial(load_chosen, measure_with))
     report(plan, {"main": feedback.passes})
     for name in (TABLE, PLOT, DYNAMICS_PLOT):
@@ -68,8 +72,10 @@ def say(text: str) -> None:
     print(f"NOTE: {text}", file=sys.stderr, flush=True)
 
 
-def make_passes(plan: RunPlan, choice: ModelChoice, feedback: Feedback, notes: Collection[str] = ()) -> None:
-    """Load the model, run what is missing, and unload it."""
+def make_passes(
+    plan: RunPlan, choice: ModelChoice, feedback: Feedback, notes: Collection[str] = (), *, load: Callable
+) -> None:
+    """Load the model, run what is missing, and unload it unless somebody else holds it."""
     said = list(notes)
-    play_passes(plan, load_model(choice, said.append), choice, feedback, said)
+    play_passes(plan, load(choice, said.append), choice, feedback, said)
     free_memory(choice.device)

@@ -105,8 +105,13 @@ class Generator:
         return made
 
 
-def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
-    """Load the weights and return ``generate(images, index) -> Pass``; ``note`` is told what has no effect."""
+def load_model(
+    choice: ModelChoice, note: Callable[[str], None], *, open_pipeline: Callable[[ModelChoice], Any] | None = None
+) -> Callable:
+    """Load the weights and return ``generate(images, index) -> Pass``; ``note`` is told what has no effect.
+
+    ``open_pipeline`` is asked for the pipeline; one that is loaded already may be lent, see dltb.runs.pool.
+    """
     unused = sorted(choice.given & DENOISING) if choice.control else []
     if unused:
         told = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
@@ -115,7 +120,7 @@ def load_model(choice: ModelChoice, note: Callable[[str], None]) -> Callable:
         )
     if choice.control == "identity":
         return make_identity(choice.settings)
-    pipe = load_chosen(choice)
+    pipe = (open_pipeline or load_chosen)(choice)
     if choice.control == "vae":
         return make_vae_round_trip(pipe, choice.settings)
     for text in inert_settings(choice.spec, choice.settings, pipe=pipe, given=choice.given):

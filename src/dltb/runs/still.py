@@ -1,6 +1,6 @@
 """Runs that start from a still image: one pass, or a free run in which each pass eats the one before."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,10 +20,17 @@ from dltb.runs.session import Session, already_complete, plan_run, report, resum
 from dltb.runs.stop import StopSignal
 
 
-def run_oneshot(input_text: str, model: ModelOptions, output: OutputOptions, *, given: Collection[str] = ()) -> int:
+def run_oneshot(
+    input_text: str,
+    model: ModelOptions,
+    output: OutputOptions,
+    *,
+    given: Collection[str] = (),
+    load: Callable | None = None,
+) -> int:
     """One pass over one image, into ``<stem>_oneshot/``; ``given`` names the options that the user set."""
     still = Still(tool="dltb-oneshot", tag="oneshot", passes=1)
-    return _run(still, input_text, model, output, given)
+    return _run(still, input_text, model, output, given, load)
 
 
 def run_iterate(
@@ -34,8 +41,12 @@ def run_iterate(
     *,
     control: str | None = None,
     given: Collection[str] = (),
+    load: Callable | None = None,
 ) -> int:
-    """A free run P_n = f(P_{n-1}), into ``<stem>_free-running/``; ``given`` names the options that the user set."""
+    """A free run P_n = f(P_{n-1}), into ``<stem>_free-running/``.
+
+    ``given`` names the options that the user set; ``load`` stands in for ``load_model``, to lend what is loaded already.
+    """
     if loop.save_every > loop.iterations:
         raise UsageError(
             f"--save-every {loop.save_every} of {loop.iterations} passes saves nothing; give a smaller one"
@@ -49,7 +60,7 @@ def run_iterate(
         fps=loop.video_fps,
         control=control,
     )
-    return _run(still, input_text, model, output, given)
+    return _run(still, input_text, model, output, given, load)
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,14 @@ class Still:
     control: str | None = None
 
 
-def _run(still: Still, input_text: str, model: ModelOptions, output: OutputOptions, given: Collection[str]) -> int:
+def _run(
+    still: Still,
+    input_text: str,
+    model: ModelOptions,
+    output: OutputOptions,
+    given: Collection[str],
+    load: Callable | None,
+) -> int:
     image_path = find_input(input_text)
     probe = probe_image(image_path)
     choice = choose_model(model, given, control=still.control)
@@ -86,7 +104,7 @@ def _run(still: Still, input_text: str, model: ModelOptions, output: OutputOptio
         return 0
     notes = list(probe.notes)
     original = prepare_frame(read_image(image_path), choice.settings.width, choice.settings.height)
-    generate = load_model(choice, notes.append)
+    generate = (load or load_model)(choice, notes.append)
     with StopSignal(resume_hint(plan)) as stop, RunRecorder(plan) as recorder:
         session = Session(recorder, stop, generate)
         for text in notes:

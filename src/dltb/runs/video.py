@@ -61,11 +61,12 @@ def run_video(
     control: str | None = None,
     factory: Callable[..., Conditioning] = make_conditioning,
     speed: SpeedOptions | None = None,
+    load: Callable | None = None,
 ) -> int:
     """Run a clip and its tails.
 
     ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning; ``speed``
-    says how the flow is come by.
+    says how the flow is come by; ``load`` stands in for ``load_model``, to lend what is loaded already.
     """
     _check(video)
     path = find_input(input_text)
@@ -86,7 +87,7 @@ def run_video(
     print(_header(video, clip, choice))
     if already_complete(plan):
         return 0
-    return _record(plan, clip, choice, video, factory, speed or SpeedOptions())
+    return _record(plan, clip, choice, video, factory, speed or SpeedOptions(), load or load_model)
 
 
 def _check(video: VideoOptions) -> None:
@@ -140,11 +141,17 @@ def _header(video: VideoOptions, clip: Clip, choice: ModelChoice) -> str:
 
 
 def _record(
-    plan: RunPlan, clip: Clip, choice: ModelChoice, video: VideoOptions, factory: Callable, speed: SpeedOptions
+    plan: RunPlan,
+    clip: Clip,
+    choice: ModelChoice,
+    video: VideoOptions,
+    factory: Callable,
+    speed: SpeedOptions,
+    load: Callable,
 ) -> int:
     notes = [*clip.probe.notes, *_inert(video, choice.given)]
     first = clip.prepare(next(read_video(clip.path, limit=1)))
-    generate = load_model(choice, notes.append)
+    generate = load(choice, notes.append)
     reproject = make_reprojector(mask_disocclusions=video.reproject_mask)
     flow = _flow_ahead(video, speed, reproject)
     conditioning = factory(video, flow, reproject)
