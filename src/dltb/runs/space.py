@@ -25,15 +25,20 @@ def check_space(plan: RunPlan, width: int, height: int) -> str:
     counts = [passes - _done(plan).get(phase.name, 0) for phase in plan.phases if (passes := phase.passes)]
     pngs = sum(counts) // plan.save_every + EXTRA_PNGS
     filmed = sum(counts) // plan.video_every if any(phase.video for phase in plan.phases) else 0
-    need = width * height * 3 * (pngs * PNG_SHARE + 2 * filmed * VIDEO_SHARE)  # twice: segments, then the joined video
+    need = disk_bytes(width * height, pngs=pngs, filmed=filmed)
     place = next(parent for parent in (plan.directory, *plan.directory.absolute().parents) if parent.exists())
     free = shutil.disk_usage(place).free + _freed(plan)
     if need > free:
         raise UsageError(
-            f"the run needs about {_size(need)} and {place} has {_size(free)} free: make room, save fewer passes "
+            f"the run needs about {told_size(need)} and {place} has {told_size(free)} free: make room, save fewer passes "
             "(--save-every), make fewer, or give another --output-dir"
         )
-    return f"about {_size(need)} of disk{_unknown(plan.phases)} ({_size(free)} free)"
+    return f"about {told_size(need)} of disk{_unknown(plan.phases)} ({told_size(free)} free)"
+
+
+def disk_bytes(pixels: int, *, pngs: int, filmed: int) -> float:
+    """What frames of so many pixels take as PNGs and in a video."""
+    return pixels * 3 * (pngs * PNG_SHARE + 2 * filmed * VIDEO_SHARE)  # twice: segments, then the joined video
 
 
 def _done(plan: RunPlan) -> dict[str, int]:
@@ -52,5 +57,6 @@ def _unknown(phases: list[Phase]) -> str:
     return "" if all(phase.passes for phase in phases) else " and more, as the clip does not say how long it is"
 
 
-def _size(count: float) -> str:
+def told_size(count: float) -> str:
+    """Bytes as a user reads them."""
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,135 @@
+"""dltb-sweep: a grid of runs, planned first, on models that are loaded once, with one table of what came of it."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dltb import UsageError
+from dltb.args.errors import run_tool
+from dltb.args.parser import ToolParser, add_options, option, read_options, whole
+
+DESCRIPTION = """\
+Runs a grid of settings over any loop tool. Every leg is an ordinary run directory, in a directory whose name says what the
+leg differs in; legs that share a model share one loaded pipeline. Finished legs are skipped, unfinished ones go on, so the
+same command again finishes what was interrupted.
+
+GRID is a TOML file, or the name of a preset: blend-sweep, prompt-table, klein-ladder, klein-ladder-dual-ref, klein-mask."""
+EPILOG = """\
+a grid file:
+  [fixed]                       every leg; the keys are the tool's flags
+  tool = "dltb-continuous"
+  max-frames = 24
+  [product]                     every combination is a leg
+  anchor-blend = [0.1, 0.3, 1.0]
+  prompt = { none = "", oil = "an oil painting" }
+
+writes <output-dir>/<leg>/<run directory of the tool>/, <output-dir>/sweep.csv (one row a leg: settings, status, seconds a
+pass, the last values and verdicts of its measures) and sweep.json (the legs). See doc/sweeps.md.
+
+examples:
+  dltb-sweep grid.toml --plan
+  dltb-sweep grid.toml --workers 2 --keep-going
+  dltb-sweep --collect untracked/output_sd_turbo     a table of runs that were made some other way"""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What happens to the grid."""
+
+    plan: bool = option(False, "say what would be done: legs, passes, time, disk; nothing is changed")
+    output_dir: str | None = option(
+        None, "root of the sweep; the default is untracked/sweep_<name of the grid>", metavar="DIR"
+    )
+    collect: str | None = option(
+        None, "rebuild sweep.csv from the run directories below ROOT, and do nothing else", metavar="ROOT"
+    )
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """Where and how legs run; none of it changes a result."""
+
+    workers: int | None = option(
+        None,
+        "run legs side by side in N processes, each pinned to a CUDA device in turn; the default is one leg at a time in "
+        "this process",
+        metavar="N",
+        parse=whole(1, at_most=1024),
+    )
+    threads: int = option(
+        1,
+        "threads of torch on the CPU in every process; results depend on it, so it is the same however legs are run",
+        metavar="N",
+        parse=whole(1, at_most=1024),
+    )
+    retries: int = option(0, "try a leg that failed so many times again", metavar="N", parse=whole(0, at_most=100))
+    keep_going: bool = option(False, "after a leg that failed, go on with the others; else no further leg begins")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of dltb-sweep."""
+    parser = ToolParser(prog="dltb-sweep", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("grid", metavar="GRID", nargs="?", help="grid file, or name of a preset")
+    add_options(parser, SweepOptions, "sweep")
+    add_options(parser, ExecutionOptions, "execution")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, then plan, collect or run; returns the exit code."""
+
+    def work() -> int:
+        args = build_parser().parse_args(argv)
+        sweep = read_options(SweepOptions, args)
+        if (args.grid is None) is (sweep.collect is None):
+            raise UsageError("give a grid file or a preset's name, or --collect ROOT; one of the two")
+        if sweep.collect is not None:
+            return collect(Path(sweep.collect))
+        return run(args.grid, sweep, read_options(ExecutionOptions, args))
+
+    return run_tool(work)
+
+
+def collect(root: Path) -> int:
+    """Rebuild a table."""
+    from dltb.output.run_directory import locked
+    from dltb.sweeps.root import TABLE
+    from dltb.sweeps.table import collect
+
+    with locked(root):
+        count = collect(root)
+    print(f"{root / TABLE}: {count} runs")
+    return 0
+
+
+def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions) -> int:
+    """Plan a grid, or carry it out."""
+    from dltb.sweeps.drive import Conditions, run_sweep, show_plan
+    from dltb.sweeps.grid import read_grid
+
+    grid = read_grid(grid_text)
+    if sweep.output_dir == "":
+        raise UsageError("--output-dir is empty; give a folder, or leave the flag out")
+    root = Path(sweep.output_dir or f"untracked/sweep_{grid.name}")
+    if sweep.plan:
+        show_plan(grid, root, workers=execution.workers or 1)
+        return 0
+    conditions = Conditions(execution.threads, execution.retries, execution.keep_going)
+    run_sweep(grid, root, choose_executor(execution), conditions)
+    return 0
+
+
+def choose_executor(execution: ExecutionOptions) -> Callable:
+    """This process, or others."""
+    from dltb.sweeps.executors import in_this_process
+    from dltb.sweeps.processes import in_processes
+
+    if execution.workers is None:
+        return in_this_process
+    return in_processes(execution.workers, execution.threads)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
