@@ -1,6 +1,7 @@
 """dltb-sweep: a grid of runs, planned first, on models that are loaded once, with one table of what came of it."""
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -74,6 +75,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("grid", metavar="GRID", nargs="?", help="grid file, or name of a preset")
     add_options(parser, SweepOptions, "sweep")
     add_options(parser, ExecutionOptions, "execution")
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        nargs="?",
+        const="",
+        help="run legs on a Ray cluster, one actor for each GPU (--workers: how many); without ADDRESS the cluster of "
+        "RAY_ADDRESS, else this machine. Needs the extra: dltb[ray]",
+    )
     return parser
 
 
@@ -87,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UsageError("give a grid file or a preset's name, or --collect ROOT; one of the two")
         if sweep.collect is not None:
             return collect(Path(sweep.collect))
-        return run(args.grid, sweep, read_options(ExecutionOptions, args))
+        return run(args.grid, sweep, read_options(ExecutionOptions, args), ray=args.ray)
 
     return run_tool(work)
 
@@ -104,7 +113,7 @@ def collect(root: Path) -> int:
     return 0
 
 
-def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions) -> int:
+def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions, *, ray: str | None) -> int:
     """Plan a grid, or carry it out."""
     from dltb.sweeps.drive import Conditions, run_sweep, show_plan
     from dltb.sweeps.grid import read_grid
@@ -117,15 +126,23 @@ def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions) -> int
         show_plan(grid, root, workers=execution.workers or 1)
         return 0
     conditions = Conditions(execution.threads, execution.retries, execution.keep_going)
-    run_sweep(grid, root, choose_executor(execution), conditions)
+    run_sweep(grid, root, choose_executor(execution, root, ray), conditions)
     return 0
 
 
-def choose_executor(execution: ExecutionOptions) -> Callable:
-    """This process, or others."""
+def choose_executor(execution: ExecutionOptions, root: Path, ray: str | None) -> Callable:
+    """This process, others beside it, or those of a cluster."""
     from dltb.sweeps.executors import in_this_process
     from dltb.sweeps.processes import in_processes
 
+    if ray is not None:
+        if importlib.util.find_spec("ray") is None:
+            raise UsageError(
+                "--ray needs the package ray: `uv sync --extra ray` in a checkout, or `pip install 'dltb[ray]'`"
+            )
+        from dltb.sweeps.ray_lanes import on_ray
+
+        return on_ray(root, ray, execution.workers, execution.threads)
     if execution.workers is None:
         return in_this_process
     return in_processes(execution.workers, execution.threads)

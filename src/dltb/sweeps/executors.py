@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from dltb import RunError
+from dltb import DltbError, RunError
 from dltb.runs.pool import ModelPool
 from dltb.sweeps.work import Outcome, Task, carry_out_logged
 
@@ -24,14 +24,17 @@ class LaneLost(Exception):
 class Lane(Protocol):
     """One place that carries out legs, one at a time."""
 
+    def open(self) -> None:
+        """Make the place ready, also after it was lost; returns once it is, or after ``stop``."""
+
     def carry_out(self, task: Task) -> Outcome:
-        """Carry out a leg there, and open the place first if need be; LaneLost when it went away meanwhile."""
+        """Carry out a leg there; LaneLost when the place goes away meanwhile."""
 
     def stop(self) -> None:
-        """Have the leg under way stop soon; from another thread."""
+        """Have the leg under way stop soon, and open no more; called from another thread."""
 
     def close(self) -> None:
-        """Give the place up."""
+        """Give the place up, once no leg is under way."""
 
 
 class Waiting:
@@ -39,44 +42,63 @@ class Waiting:
 
     def __init__(self, tasks: Sequence[Task], *, retries: int, keep_going: bool) -> None:
         self._tasks = deque(tasks)
+        self._in_hand = 0
+        self.taken = 0  # legs handed out so far, again and again counted
+        self._closed = False
         self._retries, self._keep_going = retries, keep_going
         self._tried: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
-        self._closed = False
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing waits, or may begin any more, and nothing is under way."""
+        return self._in_hand == 0 and (self._closed or not self._tasks)
+
     def take(self) -> Task | None:
-        """The next one; None when there is none, or none shall begin any more."""
-        with self._lock:
-            return self._tasks.popleft() if self._tasks and not self._closed else None
+        """The next one; while others are under way, wait in case one comes back. None when all is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._tasks or self._closed or self.is_over)
+            if self._closed or not self._tasks:
+                return None
+            self._in_hand += 1
+            self.taken += 1
+            return self._tasks.popleft()
 
     def settle(self, task: Task, outcome: Outcome) -> Outcome | None:
         """What is final; None when the leg waits again."""
-        with self._lock:
+        with self._changed:
             self._tried[outcome.name] += 1
-            if outcome.error and outcome.again and self._tried[outcome.name] <= self._retries:
+            is_final = not (outcome.error and outcome.again and self._tried[outcome.name] <= self._retries)
+            if not is_final:
                 self._tasks.append(task)
-                return None
-            if outcome.error and not self._keep_going:
+            elif outcome.error and not self._keep_going:
                 self._closed = True
-            return outcome
+            self._put_down()
+        return outcome if is_final else None
 
     def lose(self, task: Task, reason: str) -> Outcome | None:
-        """The same for a leg whose lane is gone; it goes on first, from its frames."""
-        with self._lock:
+        """The same for a leg whose place is gone; it goes on first, from its frames."""
+        with self._changed:
             self._lost[task.leg.name] += 1
             if self._lost[task.leg.name] <= LOST_TRIES:
                 self._tasks.appendleft(task)
+                self._put_down()
                 return None
         return self.settle(task, Outcome(task.leg.name, f"{reason}, {LOST_TRIES + 1} times"))
 
+    def _put_down(self) -> None:
+        self._in_hand -= 1
+        self._changed.notify_all()
+
     def close(self) -> None:
         """Begin no more."""
-        with self._lock:
+        with self._changed:
             self._closed = True
+            self._changed.notify_all()
 
 
 def in_this_process(waiting: Waiting) -> Iterator[Outcome]:
@@ -93,23 +115,22 @@ def in_this_process(waiting: Waiting) -> Iterator[Outcome]:
 
 def in_lanes(waiting: Waiting, lanes: Sequence[Lane]) -> Iterator[Outcome]:
     """Legs side by side, one in each lane; outcomes come in the order in which legs end."""
-    results: queue.SimpleQueue[Outcome | BaseException | None] = queue.SimpleQueue()
+    results: queue.SimpleQueue[Outcome | Exception | None] = queue.SimpleQueue()  # one for every leg taken
     threads = [threading.Thread(target=_feed, args=(lane, waiting, results), daemon=True) for lane in lanes]
     for thread in threads:
         thread.start()
-    working = len(lanes)
+    received = 0
     try:
-        while working:
+        while received < waiting.taken or not waiting.is_over:
             result = results.get()
-            if isinstance(result, BaseException):
+            received += 1
+            if isinstance(result, Exception):
                 raise result
-            if result is None:
-                working -= 1
-            else:
+            if result is not None:
                 yield result
     finally:
         waiting.close()
-        for lane in lanes if working else ():
+        for lane in lanes:
             lane.stop()
         for thread in threads:
             thread.join()
@@ -119,14 +140,12 @@ def in_lanes(waiting: Waiting, lanes: Sequence[Lane]) -> Iterator[Outcome]:
 
 def _feed(lane: Lane, waiting: Waiting, results: queue.SimpleQueue) -> None:
     try:
+        lane.open()
         while (task := waiting.take()) is not None:
             try:
-                outcome = waiting.settle(task, lane.carry_out(task))
+                results.put(waiting.settle(task, lane.carry_out(task)))
             except LaneLost as lost:
-                outcome = waiting.lose(task, str(lost))
-            if outcome is not None:
-                results.put(outcome)
+                results.put(waiting.lose(task, str(lost)))
+                lane.open()
     except Exception as error:
-        results.put(error if isinstance(error, RunError) else RunError(f"{type(error).__name__}: {error}"))
-    finally:
-        results.put(None)
+        results.put(error if isinstance(error, DltbError) else RunError(f"{type(error).__name__}: {error}"))

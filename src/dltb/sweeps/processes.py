@@ -17,41 +17,41 @@ from dltb.sweeps.work import Outcome, Task, carry_out_logged
 
 
 class ProcessLane:
-    """One worker process; it starts with its first leg, and again after it was lost."""
+    """One worker process."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
         self._process: multiprocessing.Process | None = None
         self._connection: Connection | None = None
-        self._stopped = False
+        self._busy = self._stopped = False
 
-    def carry_out(self, task: Task) -> Outcome:
-        """Hand the leg to the process and wait for what becomes of it."""
-        if self._process is None:
-            self._open()
-        try:
-            self._connection.send(task)
-            return self._connection.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            code, self._process = self._process.exitcode, None
-            raise LaneLost(f"its worker process died ({_told_exit(code)})") from None
-
-    def _open(self) -> None:
+    def open(self) -> None:
+        """Start the process."""
+        if self._stopped:
+            return
         context = multiprocessing.get_context("spawn")  # a forked torch may hang or find no CUDA
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, self._environment), daemon=True)
         self._process.start()
         theirs.close()
-        if self._stopped:
-            self.stop()
+
+    def carry_out(self, task: Task) -> Outcome:
+        """Hand the leg to the process and wait for what becomes of it."""
+        self._busy = True
+        try:
+            self._connection.send(task)
+            return self._connection.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            raise LaneLost(f"its worker process died ({_told_exit(self._process.exitcode)})") from None
+        finally:
+            self._busy = False
 
     def stop(self) -> None:
-        """Have the process finish its pass and end."""
+        """Have the process finish its pass, if it makes one, and end."""
         self._stopped = True
-        process = self._process
-        if process is not None and process.pid is not None and process.is_alive():
-            os.kill(process.pid, signal.SIGTERM)
+        if self._busy and self._process.is_alive():
+            self._process.terminate()
 
     def close(self) -> None:
         """Wait for the process to end."""

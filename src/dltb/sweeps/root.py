@@ -8,8 +8,10 @@ sweep.csv               the table
 """
 
 import contextlib
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +124,11 @@ def write_record(root: Path, known: Mapping[str, Leg], legs: Sequence[Leg]) -> N
     write_json(root / RECORD, {"schema": SCHEMA, "legs": told})
 
 
-def replace_leg(root: Path, name: str, archive: Path) -> None:
-    """Put the files of a leg that was made elsewhere, a tar file, in place of what is here of it."""
+def replace_leg(root: Path, name: str, files: bytes) -> None:
+    """Put the files of a leg that was made elsewhere, a tar archive, in place of what is here of it."""
     target, arriving = root / name, root / f".{name}.arriving"
     shutil.rmtree(arriving, ignore_errors=True)
-    shutil.unpack_archive(archive, arriving, "tar", filter="data")
+    with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+        archive.extractall(arriving, filter="data")
     shutil.rmtree(target, ignore_errors=True)
     arriving.replace(target)

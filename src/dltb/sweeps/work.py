@@ -21,6 +21,7 @@ class Task:
     root: Path
     measure: Sequence[Sequence[str]]
     threads: int  # of torch on the CPU; their number decides how sums round
+    input: Path | None = None  # where the leg's input lies here, if not where its settings say
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ def _run(task: Task, pool: ModelPool) -> None:
     leg = task.leg
     module = LOOP_TOOLS[leg.tool].module
     flags = [word for key, value in leg.settings.items() for word in check_flag(leg.tool, key, value).argument]
+    if task.input is not None:
+        flags.append(f"--input={task.input}")  # the last one counts
     # An unfinished leg goes on: that is what running a sweep again means.
     args = module.build_parser().parse_args([*flags, f"--output-dir={task.root / leg.name}", "--resume"])
     module.run(args, load=pool.load)
@@ -98,7 +101,7 @@ def carry_out_logged(task: Task, pool: ModelPool, *, quiet: bool = False) -> Out
     directory = task.root / task.leg.name
     directory.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context((directory / LOG).open("a", encoding="utf-8"))
+        log = stack.enter_context((directory / LOG).open("a", buffering=1, encoding="utf-8"))
         stack.enter_context(contextlib.redirect_stdout(log))
         if quiet:
             stack.enter_context(contextlib.redirect_stderr(log))

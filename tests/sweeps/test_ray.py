@@ -1,0 +1,122 @@
+"""Legs on a Ray cluster: the bytes of one process, a lost worker, and machines that do not share the sweep's directory."""
+
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from dltb.sweep import main
+from dltb.sweeps.grid import read_grid
+from dltb.sweeps.root import replace_leg
+from dltb.sweeps.work import Task
+from tests.clips import manifest
+from tests.sweeps.same import assert_same_sweep, passes, wait_for
+
+ray = pytest.importorskip("ray")
+
+GRID = """
+[fixed]
+tool = "dltb-iterate"
+width = 64
+height = 64
+[[leg]]
+name = "first"
+iterations = 30
+[[leg]]
+name = "second"
+iterations = 12
+prompt = "fog"
+[[leg]]
+name = "third"
+iterations = 4
+strength = 0.6
+"""
+
+
+@pytest.fixture
+def grid(tmp_path) -> Path:
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return path
+
+
+@pytest.fixture
+def cluster():
+    """Two nodes of one CPU each."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    made.add_node(num_cpus=1)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def workers_called(name: str) -> list[int]:
+    """Processes of Ray that carry out a task of this name, as its dashboard would show it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (path / "cmdline").read_bytes().rstrip(b"\0 ").decode()
+        except (OSError, UnicodeDecodeError):
+            continue
+        found += [int(path.name)] if title == f"ray::{name}" else []
+    return found
+
+
+@pytest.mark.usefixtures("shared_models")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the workers in /proc")
+def test_a_lost_worker_on_two_nodes_ends_in_the_bytes_of_one_process(tmp_path, grid, cluster):
+    """Catches legs that are lost with their worker, that have no name, or that round otherwise on a cluster."""
+    assert main([str(grid), "--output-dir", str(tmp_path / "alone")]) == 0
+    root, killed = tmp_path / "ray", []
+
+    def kill() -> None:
+        wait_for(lambda: passes(root / "first" / "test_512_free-running" / "steps.jsonl") >= 12)
+        killed.extend(workers_called("first"))
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    code = main([str(grid), "--output-dir", str(root), "--ray", cluster.address])
+    killer.join()
+    assert code == 0
+    assert len(killed) == 1
+    assert len(manifest(root / "first" / "test_512_free-running")["sessions"]) == 2, "it went on from its frames"
+    assert (root / "first" / "leg.log").read_text().count("output: ") == 2
+    assert_same_sweep(tmp_path / "alone", root)
+
+
+@pytest.mark.usefixtures("shared_models")
+def test_machines_that_share_nothing_send_their_legs_back(tmp_path, grid, monkeypatch):
+    """Catches legs whose files stay on another machine, inputs that are not there, and old files among the new."""
+    from dltb.sweeps.ray_lanes import Input, Worker
+
+    grid.write_text(GRID.replace("iterations = 30", "iterations = 3").replace("iterations = 12", "iterations = 2"))
+    assert main([str(grid), "--output-dir", str(tmp_path / "alone")]) == 0
+    picture = Path("input_example/test_512.png").read_bytes()
+    monkeypatch.setattr(ray, "get", lambda reference: {"the bytes": picture}[reference])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    away, root = tmp_path / "driver's" / "test_512.png", tmp_path / "root"
+    shutil.copytree(tmp_path / "alone", root)
+    found = read_grid(str(grid))
+    worker = Worker()
+    for leg in found.legs:
+        (root / leg.name / "old.txt").write_text("of a try before")
+        task = Task(leg, root, found.measure, threads=1)
+        outcome, files = worker.carry_out(task, "a mark", Input(away, "digest", ("the bytes",)))
+        assert outcome.error is None
+        replace_leg(root, leg.name, files)
+        assert not (root / leg.name / "old.txt").exists()
+    assert main(["--collect", str(root)]) == 0
+    assert_same_sweep(tmp_path / "alone", root)
+
+
+def test_an_address_without_a_cluster(tmp_path, grid, capsys):
+    """Catches a sweep that tries for ever, and a traceback of Ray's."""
+    assert main([str(grid), "--output-dir", str(tmp_path / "root"), "--ray", "127.0.0.1:1"]) == 2
+    assert "--ray 127.0.0.1:1: nobody listens there" in capsys.readouterr().err
