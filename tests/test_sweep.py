@@ -138,7 +138,7 @@ def test_what_is_complete_is_skipped_and_what_is_new_is_made(tmp_path, sweep, lo
     assert column(root, "leg")[-4:] == LEGS
 
 
-def test_an_interrupted_sweep_goes_on_and_ends_with_the_same_table(tmp_path, sweep, monkeypatch):
+def test_an_interrupted_sweep_goes_on_and_ends_with_the_same_table(tmp_path, sweep, monkeypatch, capsys):
     """Catches passes that are lost or made twice, and a table that remembers the interruption."""
     import dltb.runs.still as module
 
@@ -163,6 +163,7 @@ def test_an_interrupted_sweep_goes_on_and_ends_with_the_same_table(tmp_path, swe
 
     monkeypatch.setattr(module, "_play", break_the_third)
     assert sweep(long) == 130
+    assert "stopped by SIGINT; what is finished is kept, and the same command goes on" in capsys.readouterr().err
     assert column(root, "status") == ["complete", "complete", "interrupted", "planned"]
     assert sweep(long) == 0
     assert len(begun) == 5
@@ -269,6 +270,21 @@ def test_a_leg_that_was_made_but_not_measured_is_measured(tmp_path, sweep, loads
     assert (root / "sweep.csv").read_bytes() == whole
 
 
+def test_a_signal_while_a_leg_is_measured_ends_the_sweep(tmp_path, sweep, monkeypatch):
+    """Catches a Ctrl-C that counts as a failed measure, and a leg that is never measured afterwards."""
+    from dltb import analyze_drift
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analyze_drift, "analyze", interrupted)
+        assert sweep(FOUR, "--keep-going") == 130
+    assert column(tmp_path / "root", "status") == ["complete", "planned", "planned", "planned"]
+    assert sweep(FOUR) == 0
+    assert all(column(tmp_path / "root", "drift_original"))
+
+
 def test_a_metric_can_be_asked_for(tmp_path, sweep):
     """Catches measure lines whose flags do not reach the tool, and verdicts on another table than the best one."""
     measure = 'measure = ["dltb-distance --metric pixel --lag 0", "dltb-stabilization"]\n'
@@ -301,23 +317,27 @@ def test_a_plan_says_what_would_be_done_and_changes_nothing(tmp_path, sweep, cap
     [
         ("strength = 0.1", "leg iterate: --num-inference-steps 4 x --strength 0.1 is below 1"),
         ('model = "sd-trubo"', "leg iterate: unknown model 'sd-trubo' (did you mean sd-turbo?)"),
+        ('tool = "klein"\nmodel = "sd-turbo"', "leg klein: sd-turbo is no FLUX.2 klein model"),
+        ('tool = "distance-loop"\nmodel = "tiny-klein"', "leg distance-loop: tiny-klein has no strength"),
         ('input = "none.png"', "leg iterate: --input none.png: no such file"),
     ],
 )
 def test_what_cannot_run_is_refused_before_the_first_leg(tmp_path, sweep, capsys, line, says):
     """Catches a sweep that finds out on its last leg."""
-    assert sweep(f'[fixed]\ntool = "iterate"\n{line}') == 2
+    tool = "" if "tool" in line else 'tool = "iterate"\n'
+    assert sweep(f"[fixed]\n{tool}{line}") == 2
     assert says in capsys.readouterr().err
     assert files(tmp_path) == {"grid.toml"}
 
 
-def test_planning_needs_no_torch(tmp_path):
-    """Catches an import that makes --plan wait for torch."""
-    (tmp_path / "grid.toml").write_text(FOUR)
+def test_planning_and_collecting_need_no_torch(tmp_path, sweep):
+    """Catches an import that makes --plan wait for torch, or --collect fail in the light install."""
+    assert sweep(f"[fixed]\n{SMALL}") == 0
     program = (
         "import sys\nfor name in ('torch', 'diffusers', 'transformers'): sys.modules[name] = None\n"
         "from dltb.sweep import main\n"
         f"assert main([{str(tmp_path / 'grid.toml')!r}, '--plan', '--output-dir', {str(tmp_path / 'root')!r}]) == 0\n"
+        f"assert main(['--collect', {str(tmp_path / 'root')!r}]) == 0\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

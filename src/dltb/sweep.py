@@ -19,10 +19,10 @@ same command again finishes what was interrupted.
 GRID is a TOML file, or the name of a preset: blend-sweep, prompt-table, klein-ladder, klein-ladder-dual-ref, klein-mask."""
 EPILOG = """\
 a grid file:
-  [fixed]                       every leg; the keys are the tool's flags
+  [fixed]                       # every leg; the keys are the tool's flags
   tool = "dltb-continuous"
   max-frames = 24
-  [product]                     every combination is a leg
+  [product]                     # every combination is a leg
   anchor-blend = [0.1, 0.3, 1.0]
   prompt = { none = "", oil = "an oil painting" }
 

@@ -1,13 +1,16 @@
 """Grid files: which legs they mean, what the legs are called, and what is refused with the key that is wrong."""
 
 import itertools
+import re
+import textwrap
+from pathlib import Path
 
 import pytest
 
-from dltb import UsageError
+from dltb import UsageError, sweep
 from dltb.sweeps.grid import DEFAULT_MEASURE, preset_names, read_grid
-from dltb.sweeps.plan import parsed
-from dltb.sweeps.tools import LOOP_TOOLS
+from dltb.sweeps.plan import parsed, plan_legs
+from dltb.sweeps.tools import LOOP_TOOLS, MEASURING_TOOLS
 
 
 def grid(tmp_path, text):
@@ -142,3 +145,29 @@ def test_a_switch_that_is_off_anyway_is_no_argument(tmp_path):
     text = "[fixed]\ntool = 'continuous'\n[product]\nreproject-mask = [false, true]\nreproject = [true]"
     found = grid(tmp_path, text)
     assert [parsed(leg)["reproject_mask"] for leg in found.legs] == [False, True]
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (ROOT / "input_example" / "grid.toml").read_text(),
+        *re.findall(r"```toml\n(.*?)```", (ROOT / "doc" / "sweeps.md").read_text(), re.DOTALL),
+        textwrap.dedent(re.search(r"a grid file:\n(.*?)\n\n", sweep.EPILOG, re.DOTALL).group(1)),
+    ],
+)
+def test_the_grids_that_are_shown_are_grids(tmp_path, text):
+    """Catches an example that nobody can run."""
+    (tmp_path / "grid.toml").write_text(text)
+    found = read_grid(str(tmp_path / "grid.toml"))
+    assert len(plan_legs(found, tmp_path / "root")) == len(found.legs) > 1
+
+
+def test_help_names_every_preset_and_the_docs_every_tool():
+    """Catches a preset, or a tool, that is there and that nobody finds."""
+    told = sweep.DESCRIPTION
+    assert all(name in told for name in preset_names())
+    doc = (ROOT / "doc" / "sweeps.md").read_text()
+    assert all(f"`{name}`" in doc for name in (*LOOP_TOOLS, *MEASURING_TOOLS, *preset_names()))

@@ -1,11 +1,12 @@
 """A sweep from its plan to its table: lock, record, legs in an executor, and what to say about it."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from dltb import RunError
+from dltb import Interrupted, RunError
 from dltb.output.run_directory import locked
 from dltb.sweeps.executors import Waiting
 from dltb.sweeps.grid import Grid
@@ -14,6 +15,7 @@ from dltb.sweeps.root import TABLE, check_record, read_record, write_error, writ
 from dltb.sweeps.table import SweepTable
 from dltb.sweeps.work import Outcome, Task
 
+GO_ON = "what is finished is kept, and the same command goes on"
 Executor = Callable[[Waiting], Iterator[Outcome]]
 
 
@@ -68,6 +70,9 @@ def _carry_out(tasks: list[Task], root: Path, executor: Executor, conditions: Co
                 seconds = row.get("seconds_per_pass")
                 rate = f", {seconds:.3g} s a pass" if seconds else ""
                 print(f"[{done}/{len(tasks)}] {outcome.name}: {outcome.error or f'complete{rate}'}", flush=True)
+    except (KeyboardInterrupt, Interrupted) as stopped:
+        number = stopped.exit_code - 128 if isinstance(stopped, Interrupted) else signal.SIGINT
+        raise Interrupted(number, f"stopped by {signal.Signals(number).name}; {GO_ON}") from None
     finally:
         for task in tasks:
             table.refresh(task.leg.name)

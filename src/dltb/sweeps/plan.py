@@ -102,7 +102,9 @@ def _check_model(
     """Key, width and height; what the model refuses without being loaded is refused here."""
     spec = MODELS[model_key(model)]
     if tool == "dltb-klein" and not spec.edits_references:
-        raise UsageError(f"{spec.key} is no FLUX.2 klein model, as dltb-klein needs")
+        raise UsageError(f"{spec.key} is no FLUX.2 klein model, which {tool} takes")
+    if tool in ("dltb-distance-loop", "dltb-distance-feedback") and not spec.uses_strength:
+        raise UsageError(f"{spec.key} has no strength; {tool} takes img2img models such as tiny-turbo, sd-turbo")
     check_schedule(spec, strength=strength, num_inference_steps=steps)
     return spec.key, *resolve_geometry(spec, width, height)
 

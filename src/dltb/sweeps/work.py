@@ -79,7 +79,10 @@ def _measure(task: Task) -> None:
                 f"{words[0]} reads {' or '.join(tool.reads)}; put the tool that makes it before it in measure"
             )
         target = tables[0] if tables else run.directory
-        if tool.module.main([*words[1:], str(target)]):
+        code = tool.module.main([*words[1:], str(target)])
+        if code > 128:
+            raise Interrupted(code - 128, f"stopped while {words[0]} measured {run.directory}")
+        if code:
             raise RunError(f"the run is complete, but {words[0]} failed on it")
 
 
