@@ -296,6 +296,27 @@ def test_a_metric_can_be_asked_for(tmp_path, sweep):
     assert "drift_prev" not in row
 
 
+def test_a_settled_series_is_in_the_table_with_its_plateau(tmp_path, sweep):
+    """Catches verdicts without the values that a stability sweep is made for."""
+    text = """
+    preset = "stability"
+    [fixed]
+    metric = "pixel"
+    frames = 24
+    width = 64
+    height = 64
+    [product]
+    anchor-blend = [0.5, 1.0]
+    """
+    assert sweep(text) == 0
+    moving, repeated = table(tmp_path / "root")
+    assert repeated["leg"] == "anchor-blend-1.0"
+    assert repeated["pixel_to_ref_verdict"] == "stable", "repeated fresh passes with a fixed seed"
+    assert float(repeated["pixel_to_ref_plateau"]) == pytest.approx(float(repeated["pixel_to_ref"]), rel=1e-4)
+    assert repeated["pixel_to_ref_settled_at"] == "frame_0001"
+    assert moving["pixel_to_ref_verdict"]
+
+
 def test_a_plan_says_what_would_be_done_and_changes_nothing(tmp_path, sweep, capsys):
     """Catches a plan that loads, writes, or counts what is made."""
     assert sweep(FOUR, "--plan") == 0

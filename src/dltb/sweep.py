@@ -16,7 +16,8 @@ Runs a grid of settings over any loop tool. Every leg is an ordinary run directo
 leg differs in; legs that share a model share one loaded pipeline. Finished legs are skipped, unfinished ones go on, so the
 same command again finishes what was interrupted.
 
-GRID is a TOML file, or the name of a preset: blend-sweep, prompt-table, klein-ladder, klein-ladder-dual-ref, klein-mask."""
+GRID is a TOML file, or the name of a preset: blend-sweep, prompt-table, klein-ladder, klein-ladder-dual-ref, klein-mask,
+stability."""
 EPILOG = """\
 a grid file:
   [fixed]                       # every leg; the keys are the tool's flags

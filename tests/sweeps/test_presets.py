@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from dltb import stability_sweep
+from dltb.runs.sweep import blend_range
 from dltb.sweeps.grid import read_grid
 from dltb.sweeps.plan import parsed
 from dltb.sweeps.tools import LOOP_TOOLS
@@ -22,6 +24,14 @@ def legs_of_driver(case):
         tool = Path(words[0]).name
         if tool in LOOP_TOOLS:
             yield options(tool, vars(LOOP_TOOLS[tool].module.build_parser().parse_args(words[1:])))
+
+
+def test_the_stability_preset_is_the_tools_own_range():
+    """Catches a preset that lags behind dltb-stability-sweep."""
+    own = stability_sweep.SweepOptions()
+    legs = [parsed(leg) for leg in read_grid("stability").legs]
+    assert [leg["anchor_blend"] for leg in legs] == list(blend_range(own.min_blend, own.max_blend, own.step))
+    assert {leg["frames"] for leg in legs} == {own.frames}
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,7 @@ def _measured(run: Run) -> dict[str, Any]:
         if (run.directory / table).exists():
             _, columns = read_columns(run.directory / table)
             found |= {prefix + key.removeprefix("delta_"): _last_mean(key, values) for key, values in columns.items()}
-    for series, verdict in _verdicts(run):
-        found[f"{series}_verdict"] = verdict
-    return found
+    return found | dict(_verdicts(run))
 
 
 def _last_mean(key: str, values: list[float | None]) -> float | None:
@@ -132,15 +130,17 @@ def _last_mean(key: str, values: list[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _verdicts(run: Run) -> Iterator[tuple[str, str]]:
-    for series, verdict in (run.manifest.get("stability") or {}).items():
-        if isinstance(verdict, dict) and "verdict" in verdict:
-            yield series, verdict["verdict"]
+def _verdicts(run: Run) -> Iterator[tuple[str, Any]]:
+    """For every series that was judged its verdict, and if it settled, at which value and from which frame on."""
+    judged = list((run.manifest.get("stability") or {}).items())  # a leg of dltb-stability-sweep
     report = run.directory / "stabilization_report.csv"
     if report.exists():
         with report.open(newline="", encoding="utf-8") as file:
-            for line in csv.DictReader(file):
-                yield str(line.get("series")), str(line.get("verdict"))
+            judged += [(line["series"], line) for line in csv.DictReader(file)]
+    for series, line in judged:
+        yield f"{series}_verdict", line["verdict"]
+        if line["verdict"] == "stable":
+            yield from ((f"{series}_plateau", line["value"]), (f"{series}_settled_at", line["frame"]))
 
 
 def write_table(path: Path, rows: list[Row]) -> None:
