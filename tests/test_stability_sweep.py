@@ -1,11 +1,13 @@
 """dltb-stability-sweep: what is kept, what is moved, and that a sweep goes on where it stopped."""
 
 import csv
+import json
 
 import pytest
 
 from dltb import distance_feedback
 from dltb.stability_sweep import main
+from dltb.sweeps.executors import in_this_process
 from tests.clips import files, manifest
 
 pytestmark = pytest.mark.usefixtures("shared_models")
@@ -244,3 +246,49 @@ def test_an_empty_range(tmp_path, argv, says, capsys):
     assert code == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_blends_in_workers_end_in_the_table_of_one_process(tmp_path):
+    """Catches runs that are left where they were made, made again, or made under other settings; and a finished sweep that
+    another way of running does not recognise."""
+    argv = ["--frames", FRAMES, "--min-blend", "0.5", "--step", "0.5", "--prompt", "fog"]
+    expected = table(sweep(tmp_path / "here", *argv))
+    root = sweep(tmp_path / "there", *argv, "--workers", "2")
+    assert table(root) == expected
+    here = tmp_path / "here" / "stability_s0.4"
+    assert files(root) == files(here)
+    for name in ("stable/a1/run.json", *(f"{path.relative_to(here)}/run.json" for path in here.glob("unstable/*"))):
+        found, wanted = (json.loads((place / name).read_text()) for place in (root, here))
+        assert (found["settings"], found["tool"]) == (wanted["settings"], wanted["tool"])
+    assert table(sweep(tmp_path / "there", *argv)) == expected, "in one process nothing is left to make"
+
+
+def test_an_unfinished_blend_goes_on_in_a_worker(tmp_path, monkeypatch):
+    """Catches a run that is begun anew, or lost, where one way of running takes over from another."""
+    import dltb.runs.sweep as module
+    from dltb.sweeps import stability
+
+    argv = ["--frames", FRAMES, "--min-blend", "0.5", "--max-blend", "0.5"]
+    expected = table(sweep(tmp_path / "here", *argv))
+    play, made = module.play_passes, []
+
+    def broken(plan, generate, *rest, **how):
+        def few(images, index):
+            if index == 12:
+                raise KeyboardInterrupt
+            return generate(images, index)
+
+        play(plan, few, *rest, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "play_passes", broken)
+        assert main([*SMALL, *RANGE, *argv, "--output-dir", str(tmp_path / "there")]) == 130
+    # In this process, but by the way of the workers.
+    monkeypatch.setattr("dltb.stability_sweep.choose_executor", lambda *_, **how: in_this_process)
+    move = stability._move
+    monkeypatch.setattr(stability, "_move", lambda source, target: (made.append(target.name), move(source, target)))
+    root = sweep(tmp_path / "there", *argv, "--workers", "1")
+    assert made == ["feedback_s0.4_a0.5", "a0.5"]
+    assert table(root) == expected
+    (place,) = root.glob("*stable/a0.5")
+    assert len(manifest(place)["sessions"]) == 2

@@ -1,15 +1,15 @@
 """dltb-sweep: a grid of runs, planned first, on models that are loaded once, with one table of what came of it."""
 
 import argparse
-import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dltb import UsageError
 from dltb.args.errors import run_tool
-from dltb.args.parser import ToolParser, add_options, option, read_options, whole
+from dltb.args.parser import ToolParser, add_options, option, read_options
+from dltb.sweeps.execution import ExecutionOptions, add_execution, choose_executor
 
 DESCRIPTION = """\
 Runs a grid of settings over any loop tool. Every leg is an ordinary run directory, in a directory whose name says what the
@@ -49,41 +49,12 @@ class SweepOptions:
     )
 
 
-@dataclass(frozen=True)
-class ExecutionOptions:
-    """Where and how legs run; none of it changes a result."""
-
-    workers: int | None = option(
-        None,
-        "run legs side by side in N processes, each pinned to a CUDA device in turn; the default is one leg at a time in "
-        "this process",
-        metavar="N",
-        parse=whole(1, at_most=1024),
-    )
-    threads: int = option(
-        1,
-        "threads of torch on the CPU in every process; results depend on it, so it is the same however legs are run",
-        metavar="N",
-        parse=whole(1, at_most=1024),
-    )
-    retries: int = option(0, "try a leg that failed so many times again", metavar="N", parse=whole(0, at_most=100))
-    keep_going: bool = option(False, "after a leg that failed, go on with the others; else no further leg begins")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The command line of dltb-sweep."""
     parser = ToolParser(prog="dltb-sweep", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("grid", metavar="GRID", nargs="?", help="grid file, or name of a preset")
     add_options(parser, SweepOptions, "sweep")
-    add_options(parser, ExecutionOptions, "execution")
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        nargs="?",
-        const="",
-        help="run legs on a Ray cluster, one actor for each GPU (--workers: how many); without ADDRESS the cluster of "
-        "RAY_ADDRESS, else this machine. Needs the extra: dltb[ray]",
-    )
+    add_execution(parser)
     return parser
 
 
@@ -129,24 +100,6 @@ def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions, *, ray
     conditions = Conditions(execution.threads, execution.retries, execution.keep_going)
     run_sweep(grid, root, choose_executor(execution, root, ray), conditions)
     return 0
-
-
-def choose_executor(execution: ExecutionOptions, root: Path, ray: str | None) -> Callable:
-    """This process, others beside it, or those of a cluster."""
-    from dltb.sweeps.executors import in_this_process
-    from dltb.sweeps.processes import in_processes
-
-    if ray is not None:
-        if importlib.util.find_spec("ray") is None:
-            raise UsageError(
-                "--ray needs the package ray: `uv sync --extra ray` in a checkout, or `pip install 'dltb[ray]'`"
-            )
-        from dltb.sweeps.ray_lanes import on_ray
-
-        return on_ray(root, ray, execution.workers, execution.threads)
-    if execution.workers is None:
-        return in_this_process
-    return in_processes(execution.workers, execution.threads)
 
 
 if __name__ == "__main__":

@@ -75,8 +75,13 @@ def run_sweep(
     *,
     control: str | None = None,
     given: Collection[str] = (),
+    make_elsewhere: Callable[[Sequence["Leg"], Sequence[str]], None] | None = None,
 ) -> int:
-    """Make, measure, judge and sort every blend; write the table and the figure."""
+    """Make, measure, judge and sort every blend; write the table and the figure.
+
+    ``make_elsewhere(legs, names)`` makes and measures runs in other processes and puts each where its leg says; ``names``
+    are those that the feedback tool gives their directories. By default the runs are made here.
+    """
     if template.passes < FEWEST:
         raise UsageError(f"--frames {template.passes} is too few for a verdict, which needs {FEWEST} or more")
     choice, measure_with = choose_both(model, metric, given, control)
@@ -87,7 +92,12 @@ def run_sweep(
         plans = {leg.tag: _plan(leg, choice, output) for leg in legs}
         _check_one_table(root, plans, measure_with, output.overwrite)
         pending = [leg for leg in legs if output.overwrite or leg.judged is None]
-        _make(pending, plans, choice, measure_with, output.overwrite)
+        if make_elsewhere is None:
+            _make(pending, plans, choice, measure_with, output.overwrite)
+        elif unmade := [leg for leg in pending if plans[leg.tag].decision is not Decision.COMPLETE]:
+            if output.overwrite:
+                _put_aside(unmade, plans)
+            make_elsewhere(unmade, [leg.feedback.directory_name(choice) for leg in unmade])
         _judge_all(pending, measure_with)
         _clear(root, legs)
         count, rows = len(judged_legs(root)), list(_rows(root))
