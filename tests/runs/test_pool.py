@@ -46,6 +46,14 @@ def test_one_load_for_runs_that_differ_in_what_a_pass_is_told(tiny_turbo, choice
     assert len(opened) == 2, "the control of the autoencoder casts the VAE in place"
 
 
+def test_a_profile_that_changes_the_pipeline_shares_it_for_one_size_only(choice):
+    """Catches the attention kernel that one leg chose in the next, at another size."""
+    larger = replace(choice.settings, width=128)
+    assert pipeline_key(replace(choice, settings=larger)) == pipeline_key(choice)
+    fast = replace(choice, profile="fast")
+    assert pipeline_key(replace(fast, settings=larger)) != pipeline_key(fast)
+
+
 def test_the_control_without_a_model_loads_none(tiny_turbo, choice):
     """Catches a pipeline that is dropped, or loaded, for a run that needs none."""
     pool, opened = counted(tiny_turbo.pipe)

@@ -83,6 +83,7 @@ def _plan_leg(leg: Leg, grid: Grid, directory: Path) -> PlannedLeg:
             height,
             values["num_inference_steps"],
             values.get("strength") if uses_strength(model) else None,
+            values.get("profile"),
         ),
         pixels=width * height,
         save_every=values.get("save_every", 1),
