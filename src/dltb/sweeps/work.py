@@ -40,8 +40,9 @@ def carry_out(task: Task, pool: ModelPool) -> Outcome:
         Interrupted: when a signal ended it; what is finished is on disk.
     """
     try:
-        with pinned_threads(task.threads), pool.guard():
-            _run(task, pool)
+        with pinned_threads(task.threads):
+            with pool.guard():
+                _run(task, pool)
             _measure(task)
     except (Interrupted, KeyboardInterrupt):
         raise
