@@ -149,6 +149,19 @@ def test_a_folder_of_runs_and_its_summary(runs, tmp_path):
     assert "sweep/stability_sweep.csv" in (tmp_path / "out" / "report.html").read_text()
 
 
+def test_a_grid_and_what_its_legs_differ_in(runs, tmp_path):
+    """Catches a sweep's table that is not shown, or that hides what differs behind what all legs share."""
+    root = tmp_path / "sweep"
+    for name in ("one", "two"):
+        runs.copy(runs.still, root / name)
+    (root / "sweep.csv").write_text("leg,run,status,prompt,seed\none,one/x,complete,,1\ntwo,two/x,complete,fog,1\n")
+    assert main([str(root)]) == 0
+    text = (root / "report.html").read_text()
+    shown = text[text.index("sweep/sweep.csv") :].split("</table>")[0]
+    assert re.findall(r'scope="col">(\w+)', shown) == ["leg", "prompt"]
+    assert "fog" in shown
+
+
 def test_embedded(runs, tmp_path):
     """Catches a page to be sent that still needs its files."""
     run = runs.copy(runs.still, tmp_path)

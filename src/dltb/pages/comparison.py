@@ -4,7 +4,7 @@ import base64
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from dltb.pages.run import Run
 from dltb.runs.compared import common_numbers, find_source, open_runs, read_steps
 
 SUMMARIES = ("summary.csv", "stability_sweep.csv")  # what a sweep leaves in its root
+GRID_TABLE = "sweep.csv"  # of dltb-sweep; most of its columns say what all legs have in common
 SUMMARY_ROWS = 1000
 MOST_COMPARED = 12
 # Settings that say where a run was made rather than what it is.
@@ -148,6 +149,17 @@ def _sweep_tables(folders: Sequence[Path]) -> Iterator[Table]:
         for name in SUMMARIES:
             if (folder / name).is_file():
                 yield _read_csv(folder / name)
+        if (folder / GRID_TABLE).is_file():
+            yield _differing(_read_csv(folder / GRID_TABLE))
+
+
+def _differing(table: Table) -> Table:
+    """The first column, which names the leg, and those in which rows differ, less the paths of the runs."""
+    even = [row for row in table.rows if len(row) == len(table.head)]
+    varied = [place for place in range(1, len(table.head)) if len({row[place] for row in even}) > 1]
+    kept = [place for place in [0, *varied] if table.head[place] != "run"]
+    rows = [[row[place] for place in kept] for row in even]
+    return replace(table, head=[table.head[place] for place in kept], rows=rows)
 
 
 def _read_csv(path: Path) -> Table:
