@@ -44,10 +44,11 @@ def grid(tmp_path) -> Path:
 
 
 @pytest.fixture
-def cluster():
+def cluster(monkeypatch):
     """Two nodes of one CPU each."""
     from ray.cluster_utils import Cluster
 
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     made.add_node(num_cpus=1)
     yield made

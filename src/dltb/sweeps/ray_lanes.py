@@ -7,6 +7,7 @@ leg is made in a folder of the actor's machine, a lost one is made anew, and its
 
 import io
 import logging
+import os
 import signal
 import socket
 import tarfile
@@ -163,6 +164,7 @@ def _check_reachable(address: str) -> None:
 
 def _connect(address: str) -> None:
     _check_reachable(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports to nobody unasked
     handler = signal.getsignal(signal.SIGTERM)  # Ray's own would end the sweep without a table
     try:
         ray.init(address=address or None, log_to_driver=False, logging_level=logging.WARNING)
