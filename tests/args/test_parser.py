@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dltb.args.options import ModelOptions, VideoOptions
-from dltb.args.parser import ToolParser, add_options, number, option, read_options, whole
+from dltb.args.options import ModelOptions, VideoOptions, seed_policy
+from dltb.args.parser import ToolParser, add_options, key_frames, number, option, read_options, whole
 
 
 def parser() -> ToolParser:
@@ -104,3 +104,27 @@ def test_bounds():
     assert whole(1)("1") == 1
     with pytest.raises(ValueError, match="above 0"):
         number(0, 1, above=True)("0")
+
+
+def test_key_frames():
+    """Catches a single value refused, a prompt cut at its comma or colon, and key frames out of order."""
+    numbers, texts = key_frames(number(0, 1)), key_frames(str, between="|")
+    assert numbers("0:0.3, 60:0.6") == ((0, 0.3), (60, 0.6))
+    assert numbers("0.4") == ((0, 0.4),)
+    assert texts("0:stone, wet|12: moss at 5:30") == ((0, "stone, wet"), (12, "moss at 5:30"))
+    assert texts("a castle: ruins") == ((0, "a castle: ruins"),)
+    for text, says in [
+        ("0:0.3,0.6", "'0.6' in '0:0.3,0.6' is no key frame"),
+        ("9:0.3,3:0.6", "not in rising order"),
+        ("0:2", "out of range"),
+        ("3:0.1,3:0.2", "not in rising order"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            numbers(text)
+
+
+@pytest.mark.parametrize("text", ["sometimes", "list:", "list:1,x", "0:fixed|5:never", "list:-1"])
+def test_unknown_seed_policies_are_refused(text):
+    """Catches a policy that only fails at its key frame, an hour into the run."""
+    with pytest.raises(ValueError, match=r"unknown seed policy|not a whole number|out of range"):
+        key_frames(seed_policy, between="|")(text)

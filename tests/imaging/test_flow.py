@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from dltb import UsageError
-from dltb.imaging.flow import estimate_flow
+from dltb.args.options import FLOWS
+from dltb.imaging.flow import METHODS, estimate_flow
 
 INSIDE = (slice(16, -16), slice(16, -16))
 
@@ -30,14 +31,27 @@ def frame():
     return rgb(*(blobs(seed) for seed in (1, 2, 3)))
 
 
+@pytest.mark.parametrize("method", ["farneback", "dis"])
 @pytest.mark.parametrize(("dx", "dy"), [(3, 0), (0, -2), (-4, 3)])
-def test_a_known_shift_is_found(frame, dx, dy):
+def test_a_known_shift_is_found(frame, dx, dy, method):
     """Catches a flipped sign and (dy, dx) for (dx, dy): content that moves right by 3 has a forward flow of (+3, 0)."""
-    flow = estimate_flow(frame, rolled(frame, dx, dy), backward=True)
+    flow = estimate_flow(frame, rolled(frame, dx, dy), backward=True, method=method)
     assert flow.forward.shape == (96, 112, 2)
     assert flow.forward.dtype == np.float32
     np.testing.assert_allclose(flow.forward[INSIDE].mean((0, 1)), (dx, dy), atol=0.1)
     np.testing.assert_allclose(flow.backward[INSIDE].mean((0, 1)), (-dx, -dy), atol=0.1)
+
+
+def test_no_motion_is_a_method_too(frame):
+    """Catches --flow none that estimates all the same."""
+    flow = estimate_flow(frame, rolled(frame, 3, 0), backward=True, method="none")
+    assert not flow.forward.any()
+    assert not flow.backward.any()
+
+
+def test_every_flow_that_can_be_asked_for_exists():
+    """Catches a choice of --flow that fails only when it runs; raft has tests of its own."""
+    assert {*METHODS, "raft"} == set(FLOWS)
 
 
 def test_equal_frames_have_no_motion(frame):
@@ -66,14 +80,15 @@ def test_views_are_accepted(frame):
     assert mirrored.forward[INSIDE][..., 0].mean() == pytest.approx(-3, abs=0.1)
 
 
-def test_result_does_not_depend_on_the_number_of_threads(frame):
+@pytest.mark.parametrize("method", ["farneback", "dis"])
+def test_result_does_not_depend_on_the_number_of_threads(frame, method):
     """Catches a run that resumes differently on a host with other cores."""
     threads = cv2.getNumThreads()
     try:
         results = []
         for count in (1, 4):
             cv2.setNumThreads(count)
-            results.append(estimate_flow(frame, rolled(frame, 3, 1)).forward.tobytes())
+            results.append(estimate_flow(frame, rolled(frame, 3, 1), method=method).forward.tobytes())
     finally:
         cv2.setNumThreads(threads)
     assert results[0] == results[1]

@@ -7,13 +7,16 @@ where the model is chosen.
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dltb.args.parser import frame_rate, number, option, whole
+from dltb.args.parser import frame_rate, key_frames, number, option, whole
 
 TAIL_MODES = ("freeze", "free", "black")
 TRACKERS = ("tensorboard", "wandb", "trackio", "mlflow", "comet_ml", "aim", "clearml", "dvclive", "swanlab")
 CONDITIONINGS = ("blend", "dual-ref")
 CONTROLS = ("identity", "vae")
 REFERENCE_ORDERS = ("state-first", "frame-first")
+FLOWS = ("farneback", "dis", "raft", "none")
+SEED_POLICIES = ("fixed", "increment", "random")
+HISTORY = ("residual", "realign", "clamp", "clip", "reject", "roundtrip", "confidence")
 
 
 def tail_modes(text: str) -> tuple[str, ...]:
@@ -34,6 +37,25 @@ def trackers(text: str) -> tuple[str, ...]:
     if unknown:
         raise ValueError(f"unknown tracker {unknown[0]!r}; known: {', '.join(TRACKERS)}")
     return names
+
+
+def seed_policy(text: str) -> str:
+    """Check ``fixed``, ``increment``, ``random`` or ``list:3,7,9``."""
+    kind, _, numbers = text.partition(":")
+    if kind == "list" and numbers:
+        return "list:" + ",".join(str(whole(0, at_most=2**63 - 1)(part)) for part in numbers.split(","))
+    if text not in SEED_POLICIES:
+        raise ValueError(f"unknown seed policy {text!r}; known: {', '.join(SEED_POLICIES)}, list:3,7,9")
+    return text
+
+
+def history_methods(text: str) -> tuple[str, ...]:
+    """Parse ``residual,clip,reject`` in any order, each at most once; the order of the result is the chain's."""
+    methods = [part.strip() for part in text.split(",")]
+    unknown = [method for method in methods if method not in HISTORY]
+    if unknown:
+        raise ValueError(f"unknown history method {unknown[0]!r}; known: {', '.join(HISTORY)}")
+    return tuple(method for method in HISTORY if method in methods)
 
 
 @dataclass(frozen=True)
@@ -221,3 +243,121 @@ class VideoOptions:
         choices=CONDITIONINGS,
     )
     ref_order: str = option("state-first", "order of the two reference images under dual-ref", choices=REFERENCE_ORDERS)
+
+
+@dataclass(frozen=True)
+class MotionOptions:
+    """Where the motion of the source comes from, and what a renderer knows about it."""
+
+    flow: str = option(
+        "farneback",
+        "how the motion of the source frames is estimated; raft needs torchvision and its weights on this machine, none "
+        "leaves the state where it is",
+        choices=FLOWS,
+    )
+    motion_vectors: str | None = option(
+        None,
+        "take a renderer's motion vectors instead: .flo, .npy, .npz, .exr or KITTI .png, one file a frame (the first is "
+        "ignored) or one a pair of frames",
+        metavar="DIR",
+    )
+    mv_direction: str = option(
+        "to-previous",
+        "to-previous: a point at p was at p + v in the previous frame; from-previous: it was at p - v",
+        choices=("to-previous", "from-previous"),
+    )
+    mv_units: str = option(
+        "px",
+        "px of the vectors' own grid, uv (shares of the frame) or ndc (-1 to 1 across the frame)",
+        choices=("px", "uv", "ndc"),
+    )
+    mv_y: str | None = option(
+        None, "where y grows; the default is up for ndc and down for the others", choices=("down", "up")
+    )
+    mv_scale: float = option(1.0, "factor of every vector", metavar="F", parse=number(-1e6, 1e6))
+    no_mv_check: bool = option(
+        False, "go on with vectors that explain the first frames worse than no motion, or than their opposite"
+    )
+    mask: list[str] | None = option(
+        None,
+        "--mask visibility DIR: repaint what a renderer says could not be seen in the previous frame, in the place of "
+        "--reproject-mask; .npz, .npy or .png, 0 is hidden, files as for --motion-vectors",
+        metavar=("visibility", "DIR"),
+        words=2,
+    )
+
+
+@dataclass(frozen=True)
+class HistoryOptions:
+    """What keeps the carried state from compounding; doc/algorithm/history.md explains each method."""
+
+    history: tuple[str, ...] = option(
+        (),
+        "after the pass, blend what it made with the state moved along the motion (this is then P_n), rectified against it "
+        "by any of: residual (carry the model's change, not the content), realign (low-frequency colour), clamp, clip "
+        "(into the neighbourhood's colours), reject (where the moved source is not the source), roundtrip (where the "
+        "estimated motion there and back does not close), confidence (length per pixel)",
+        metavar="M[,M...]",
+        parse=history_methods,
+    )
+    history_input: tuple[str, ...] = option(
+        (),
+        "before the pass, rectify the state that the model will see against the fresh frame, by the same methods",
+        metavar="M[,M...]",
+        parse=history_methods,
+    )
+    history_alpha: float = option(
+        0.1,
+        "least share of the new frame in --history (and, under dual-ref, in --history-input: a blend has --anchor-blend)",
+        metavar="A",
+        parse=number(0, 1, above=True),
+    )
+    history_gamma: float = option(
+        1.0, "clip: half width of the box in standard deviations", metavar="F", parse=number(0, above=True)
+    )
+    history_carry: float = option(
+        1.0, "residual in --history: share of the model's change that is carried on", metavar="F", parse=number(0, 1)
+    )
+    history_input_carry: float = option(0.9, "the same in --history-input", metavar="F", parse=number(0, 1))
+    history_reject: float = option(
+        12.0,
+        "reject: levels by which the moved source may miss the source beyond the local contrast",
+        metavar="F",
+        parse=number(0, 255),
+    )
+    history_cut: float = option(
+        0.65,
+        "a cut, after which nothing is inherited: the moved source misses the source by more than this share of what an "
+        "unrelated picture would; 1 finds hardly any",
+        metavar="F",
+        parse=number(0, 1),
+    )
+    reanchor_every: int = option(0, "drop all history every K passes; 0 never does", metavar="K", parse=whole(0))
+
+
+@dataclass(frozen=True)
+class ScheduleOptions:
+    """Settings that change from pass to pass of the main loop; a tail keeps what the clip ended with."""
+
+    strength_schedule: tuple[tuple[int, float], ...] | None = option(
+        None,
+        "--strength by key frames, PASS:VALUE,..., in straight lines between them",
+        metavar="0:0.3,60:0.6",
+        parse=key_frames(number(0, 1, above=True)),
+    )
+    blend_schedule: tuple[tuple[int, float], ...] | None = option(
+        None, "--anchor-blend likewise", metavar="0:0.3,60:0.6", parse=key_frames(number(0, 1))
+    )
+    prompt_schedule: tuple[tuple[int, str], ...] | None = option(
+        None,
+        "--prompt by key frames with | between them; each holds until the next",
+        metavar="0:TEXT|60:TEXT",
+        parse=key_frames(str, between="|"),
+    )
+    seed_schedule: tuple[tuple[int, str], ...] | None = option(
+        None,
+        "in the place of --fixed-seed: fixed, increment (seed + pass), random (repeatable), or list:3,7,9 (in turn); also "
+        "by key frames, 0:fixed|60:random",
+        metavar="POLICY",
+        parse=key_frames(seed_policy, between="|"),
+    )

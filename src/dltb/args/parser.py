@@ -20,12 +20,17 @@ def option(
     help: str,
     *,
     choices: Sequence[str] | None = None,
-    metavar: str | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     positional: bool = False,
+    words: int | None = None,
 ) -> Any:
-    """A dataclass field that is also a flag. ``parse`` turns the text into the value or raises ValueError."""
+    """A dataclass field that is also a flag. ``parse`` turns the text into the value or raises ValueError.
+
+    A flag of several ``words`` takes them one by one, and its value is a list.
+    """
     metadata = {"help": help, "choices": choices, "metavar": metavar, "parse": parse, "positional": positional}
+    metadata["words"] = words
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -83,7 +88,7 @@ def _as_typed(default: Any) -> str:
     """A default as a user would type or say it."""
     if isinstance(default, bool):
         return "on" if default else "off"
-    return ",".join(default) if isinstance(default, tuple) else str(default)
+    return (",".join(default) or "none") if isinstance(default, tuple) else str(default)
 
 
 def add_options(
@@ -112,8 +117,9 @@ def _add_flag(group: argparse._ArgumentGroup, field: dataclasses.Field, hint: An
         action = argparse.BooleanOptionalAction if default else "store_true"
         group.add_argument(flag, action=action, default=default, help=meta["help"])
     else:
-        kind = _Parsed(meta["parse"] or _plain_type(hint))
+        kind = _Parsed(meta["parse"] or (str if meta["words"] else _plain_type(hint)))
         extra = {"choices": meta["choices"]} if meta["choices"] else {}
+        extra |= {"nargs": meta["words"]} if meta["words"] else {}
         group.add_argument(flag, type=kind, default=default, metavar=meta["metavar"], help=meta["help"], **extra)
 
 
@@ -177,6 +183,30 @@ def number(at_least: float, at_most: float | None = None, *, above: bool = False
         return value
 
     return parse
+
+
+def key_frames(parse: Callable[[str], T], between: str = ",") -> Callable[[str], tuple[tuple[int, T], ...]]:
+    """A parser of ``0:VALUE,60:VALUE``, or of one VALUE that holds throughout."""
+
+    def parse_all(text: str) -> tuple[tuple[int, T], ...]:
+        parts = [part.strip() for part in text.split(between)]
+        keys = [_key_frame(part, parse) for part in parts]
+        if len(keys) == 1 and keys[0] is None:
+            return ((0, parse(parts[0])),)
+        if None in keys:
+            raise ValueError(f"{parts[keys.index(None)]!r} in {text!r} is no key frame such as 60:VALUE")
+        found = [key for key in keys if key is not None]
+        passes = [at for at, _ in found]
+        if sorted(set(passes)) != passes:
+            raise ValueError(f"the key frames of {text!r} are not in rising order")
+        return tuple(found)
+
+    return parse_all
+
+
+def _key_frame(text: str, parse: Callable[[str], T]) -> tuple[int, T] | None:
+    at, colon, value = text.partition(":")
+    return (int(at), parse(value.strip())) if colon and at.strip().isdecimal() else None
 
 
 def frame_rate(text: str) -> Fraction:

@@ -1,13 +1,15 @@
 """Dense optical flow between two source frames.
 
-The algorithm is OpenCV's of Farneback, Two-frame motion estimation based on polynomial expansion (2003). This module
-knows nothing of the loop: the model's output is never asked for its motion.
+farneback is OpenCV's of Farneback, Two-frame motion estimation based on polynomial expansion (2003); dis is OpenCV's of
+Kroeger et al., Fast optical flow using dense inverse search (2016); raft is torchvision's of Teed and Deng, RAFT (2020),
+in `dltb.imaging.raft`. This module knows nothing of the loop: the model's output is never asked for its motion.
 
 Convention: a flow [H, W, 2] float32 px, (dx, dy), x right, y down, is used as a backward map: a point at p in `current`
 was at p - forward(p) in `previous`. The forward flow is estimated from `previous` to `current`, so it belongs to the
 pixels of `previous`; reading it at the pixels of `current` takes motion to be alike over the distance it moves.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import cv2
@@ -35,6 +37,7 @@ class Flow:
     warp_error: float | None = None  # mean error of the warped source over that of no warp, where it was measured
     motion_px: float | None = None  # mean length of the forward flow, where it was measured
     mask: np.ndarray | None = None  # [H, W] bool, True where the flow cannot be trusted, where it was looked for
+    hidden: np.ndarray | None = None  # [H, W] bool, True where something else was seen in `previous`; from outside
 
 
 def mean_motion(flow: np.ndarray) -> float:
@@ -42,16 +45,25 @@ def mean_motion(flow: np.ndarray) -> float:
     return float(np.linalg.norm(flow, axis=-1).mean())
 
 
-def estimate_flow(previous: np.ndarray, current: np.ndarray, backward: bool = False) -> Flow:
-    """The flow between two source frames, uint8 RGB [H, W, 3]; `backward` adds the way back, for the mask."""
+# Two frames, uint8 RGB -> [H, W, 2] float32 px, from the first to the second.
+Motion = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def estimate_flow(
+    previous: np.ndarray, current: np.ndarray, backward: bool = False, *, method: "str | Motion" = "farneback"
+) -> Flow:
+    """The flow between two source frames, uint8 RGB [H, W, 3]; `backward` adds the way back, for the mask.
+
+    `method` is a key of METHODS, or a function of one's own.
+    """
     check_frames(previous=previous, current=current)
+    find = METHODS[method] if isinstance(method, str) else method
     if np.array_equal(previous, current):
         # Farneback finds up to a pixel of motion between equal frames, most of it at the right and bottom border,
         # and a state that is warped along it on every held frame creeps.
-        still = np.zeros((*current.shape[:2], 2), np.float32)
-        return Flow(still, still if backward else None)
-    before, now = _grey(previous), _grey(current)
-    return Flow(_farneback(before, now), _farneback(now, before) if backward else None)
+        nothing = still(previous, current)
+        return Flow(nothing, nothing if backward else None)
+    return Flow(find(previous, current), find(current, previous) if backward else None)
 
 
 def check_frames(**frames: np.ndarray) -> None:
@@ -72,6 +84,20 @@ def _grey(frame: np.ndarray) -> np.ndarray:
     return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
 
 
-def _farneback(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Motion [H, W, 2] float32 px from one grey uint8 [H, W] image to another."""
-    return cv2.calcOpticalFlowFarneback(start, end, None, **FARNEBACK)
+def farneback(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Motion [H, W, 2] float32 px from one frame to another; smooth, and slow to see an edge."""
+    return cv2.calcOpticalFlowFarneback(_grey(start), _grey(end), None, **FARNEBACK)
+
+
+def dis(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Motion [H, W, 2] float32 px from one frame to another; sharper at edges, and follows fast motion further."""
+    # One object a call: it is not safe to share between threads, and making it costs microseconds.
+    return cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM).calc(_grey(start), _grey(end), None)
+
+
+def still(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """No motion: history stays where it was on the screen."""
+    return np.zeros((*start.shape[:2], 2), np.float32)
+
+
+METHODS: dict[str, Motion] = {"farneback": farneback, "dis": dis, "none": still}

@@ -102,7 +102,7 @@ def prepare_frame(image: np.ndarray | Image.Image, width: int, height: int) -> n
     """
     picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
     picture = picture if picture.mode == "RGB" else Image.fromarray(to_rgb(picture))
-    box = _centre_box(*picture.size, width, height)
+    box = centre_box(*picture.size, width, height)
     if box != (0, 0, *picture.size):
         picture = picture.crop(box)
     if picture.size != (width, height):
@@ -244,7 +244,7 @@ def is_transparent(image: Image.Image) -> bool:
     return image.has_transparency_data and image.convert("RGBA").getextrema()[3][0] < 255
 
 
-def _centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[int, int, int, int]:
+def centre_box(width: int, height: int, to_width: int, to_height: int) -> tuple[int, int, int, int]:
     """The largest centred box (left, top, right, bottom) of the target's aspect, in whole pixels."""
     crop_width = min(width, max(1, round(height * to_width / to_height)))
     crop_height = min(height, max(1, round(width * to_height / to_width)))

@@ -26,10 +26,10 @@ def disocclusion_mask(forward: np.ndarray, backward: np.ndarray, fb_tau: float =
         raise UsageError(f"dilate_px is {dilate_px}; it is a size in px, 0 or more")
     # Negated, so that a flow that is not a number is masked too.
     inconsistent = ~(np.linalg.norm(forward + backward, axis=-1) <= fb_tau)
-    return _dilated(inconsistent | _outside(forward), dilate_px)
+    return dilated(inconsistent | outside_frame(forward), dilate_px)
 
 
-def _outside(flow: np.ndarray) -> np.ndarray:
+def outside_frame(flow: np.ndarray) -> np.ndarray:
     """Bool [H, W]: p - flow(p) lies outside the frame.
 
     The frame ends half a pixel beyond the centres of its outer pixels. Up to there the outer pixel is the nearest one,
@@ -41,7 +41,12 @@ def _outside(flow: np.ndarray) -> np.ndarray:
     return ~((x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5))
 
 
-def _dilated(mask: np.ndarray, size: int) -> np.ndarray:
+def unseen(flow: np.ndarray, hidden: np.ndarray | None) -> np.ndarray:
+    """Bool [H, W]: what could not be seen in the previous frame, outside it or `hidden` there (bool [H, W])."""
+    return outside_frame(flow) if hidden is None else outside_frame(flow) | hidden
+
+
+def dilated(mask: np.ndarray, size: int) -> np.ndarray:
     """The mask grown by an ellipse of size x size px."""
     if size <= 1:
         return mask

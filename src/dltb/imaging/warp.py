@@ -3,14 +3,17 @@
 Knows nothing of how a flow was found or of the model that painted the state.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
 
 from dltb import UsageError
 from dltb.imaging.flow import Flow, check_frames
-from dltb.imaging.mask import disocclusion_mask
+from dltb.imaging.mask import dilated, disocclusion_mask, unseen
+
+HIDDEN_DILATE = 3  # px: an exact mask is right to a pixel; its edges are antialiased in the frames
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class Reprojected:
 
     frame: np.ndarray  # [H, W, 3] uint8 RGB
     mask: np.ndarray | None  # [H, W] bool, True where `frame` has the fresh frame's pixels; None without masking
+    facts: Mapping[str, float] = field(default_factory=dict)  # what else is worth a line in the log
 
 
 def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
@@ -29,9 +33,13 @@ def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
     check_frames(state=state)
     if flow.shape != (*state.shape[:2], 2):
         raise UsageError(f"flow has shape {flow.shape}; a state of shape {state.shape} takes {(*state.shape[:2], 2)}")
-    rows, columns = np.indices(state.shape[:2], np.float32)
-    fetch_x, fetch_y = columns - flow[..., 0], rows - flow[..., 1]
-    return cv2.remap(state, fetch_x, fetch_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return cv2.remap(state, *fetch_map(flow), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+
+
+def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where every pixel fetches, x and y [H, W] float32 px, under `flow` [H, W, 2] px."""
+    rows, columns = np.indices(flow.shape[:2], np.float32)
+    return columns - flow[..., 0], rows - flow[..., 1]
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,7 @@ class Reprojector:
         """The flow with the mask that follows from it, so that it can be found ahead of the state."""
         if not self.mask_disocclusions or flow.mask is not None:
             return flow
-        if flow.backward is None:
-            raise UsageError("the disocclusion mask needs the backward flow: estimate_flow(..., backward=True)")
-        return replace(flow, mask=disocclusion_mask(flow.forward, flow.backward, self.fb_tau, self.dilate_px))
+        return replace(flow, mask=_untrusted(flow, self.fb_tau, self.dilate_px))
 
     def __call__(self, state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
         """Move the state, uint8 [H, W, 3], along ``flow``."""
@@ -67,6 +73,15 @@ class Reprojector:
 def make_reprojector(mask_disocclusions: bool = False, fb_tau: float = 1.5, dilate_px: int = 5) -> Reprojector:
     """A reprojector; ``fb_tau`` (px) and ``dilate_px`` are the mask's."""
     return Reprojector(mask_disocclusions, fb_tau, dilate_px)
+
+
+def _untrusted(flow: Flow, fb_tau: float, dilate_px: int) -> np.ndarray:
+    """Bool [H, W], True = repaint: by what the renderer says is hidden, else by the round trip."""
+    if flow.hidden is not None:
+        return dilated(unseen(flow.forward, flow.hidden), HIDDEN_DILATE)
+    if flow.backward is None:
+        raise UsageError("the disocclusion mask needs the backward flow: estimate_flow(..., backward=True)")
+    return disocclusion_mask(flow.forward, flow.backward, fb_tau, dilate_px)
 
 
 def warp_error_ratio(previous: np.ndarray, current: np.ndarray, flow: np.ndarray) -> float:

@@ -59,12 +59,21 @@ class FlowAhead:
     """``estimate_flow(previous, current)`` whose answers were started when the frames were decoded.
 
     Call ``watch(sources)`` around the sources and hand the object itself to a conditioning; a pair that was not watched
-    is computed on the spot. Only the last ``keep`` answers are held.
+    is computed on the spot. Only the last ``keep`` answers are held. ``of_source`` answers for a watched source in the
+    place of ``estimate_flow``, where motion is known by the number of a frame.
     """
 
-    def __init__(self, estimate_flow: Callable[[Frame, Frame], Any], workers: int = 2, keep: int = 16) -> None:
+    def __init__(
+        self,
+        estimate_flow: Callable[[Frame, Frame], Any],
+        workers: int = 2,
+        keep: int = 16,
+        *,
+        of_source: Callable[[Source], Any] | None = None,
+    ) -> None:
         self.workers = workers
         self._estimate = estimate_flow
+        self._of_source = of_source or (lambda source: estimate_flow(source.previous, source.frame))
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="flow")
         self._pending: deque[tuple[Frame, Frame, Future]] = deque(maxlen=keep)
         self._lock = threading.Lock()  # the deque is filled on the decoding thread and read on the loop's
@@ -73,7 +82,7 @@ class FlowAhead:
         """Pass ``sources`` on, starting the flow of each as it goes by."""
         for source in sources:
             if source.previous is not None:
-                future = self._pool.submit(self._estimate, source.previous, source.frame)
+                future = self._pool.submit(self._of_source, source)
                 with self._lock:
                     self._pending.append((source.previous, source.frame, future))
             yield source
