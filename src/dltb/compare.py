@@ -17,6 +17,9 @@ frames n-1 and n, and the same for every run):
   detail       mean |Laplacian| of the luma, in levels: high in noise and smears with hard edges, low in blur
   saturation   mean S of HSV, 0..255
   delta_prev   mean absolute difference to the frame taken before it: churn
+  flicker, warping_error, temporal_flip
+               of runs that saved every frame: what changes from frame to frame and does not in the source; the
+               difference, and the FLIP (0..1), to the frame before moved along the source's motion, outside the zones
 
 The row "source" is the ground truth. "minus A" (run "B - A" in the CSV) is the difference to the first run over the same
 frames, pair by pair; it settles a question when its interval leaves out 0. Intervals: moving-block bootstrap, whose blocks

@@ -141,3 +141,24 @@ def test_differences_are_paired() -> None:
     }
     assert paired_differences(series, ["a", "b"]) == {Key("b - a", "inside", "mad"): {2: 1, 3: 2}}
     assert paired_differences(series, ["b"]) == {}
+
+
+def test_temporal_measures_of_consecutive_frames(clip: list[np.ndarray]) -> None:
+    """Catches measures against the wrong frame before: a run that blinks by 6 levels, and one that only is brighter."""
+    blinking = [frame + np.uint8(6 * (n % 2)) for n, frame in enumerate(clip)]
+    series, _ = measure(steps_of(clip, blinking, [frame + np.uint8(6) for frame in clip]), ("blinks", "bright"))
+    assert set(series[Key("blinks", "frame", "flicker")].values()) == {6}
+    assert set(series[Key("bright", "frame", "flicker")].values()) == {0}
+    assert set(series[Key("source", "frame", "flicker")].values()) == {0}
+    for metric in ("warping_error", "temporal_flip"):
+        steady, blinks = (series[Key(name, "outside", metric)] for name in ("source", "blinks"))
+        assert list(steady) == list(range(2, 9))
+        assert np.mean(list(blinks.values())) > np.mean(list(steady.values())) + 0.01
+    warped = series[Key("bright", "outside", "warping_error")]
+    assert list(warped.values()) == pytest.approx(list(series[Key("source", "outside", "warping_error")].values()))
+
+
+def test_frames_that_are_not_neighbours_have_no_temporal_measures(clip: list[np.ndarray]) -> None:
+    """Catches a run that saved every other frame called flickering."""
+    series, _ = measure(steps_of(clip, clip)[1::2], ("run",))
+    assert not any(key.metric in ("flicker", "warping_error", "temporal_flip") for key in series)

@@ -17,10 +17,12 @@ from dltb.metrics import tables
 from dltb.metrics.bootstrap import Interval, mean_interval
 from dltb.metrics.look import detail_energy, saturation
 from dltb.metrics.pixel import mean_absolute_difference
-from dltb.metrics.zones import EXCESS, FRAME, Zones, find_zones, luma, pixel_error, zone_means
+from dltb.metrics.temporal import flicker, temporal_flip, warping_error
+from dltb.metrics.zones import EXCESS, FRAME, OUTSIDE, Zones, find_zones, luma, pixel_error, zone_means
 
 SOURCE = "source"  # the name of the row that is the ground truth
 MAD, DETAIL, SATURATION, CHURN = "mad", "detail", "saturation", "delta_prev"
+FLICKER, WARPING, TEMPORAL_FLIP = "flicker", "warping_error", "temporal_flip"
 MASKED, OUT_OF_FRAME, LUMA = "masked_percent", "out_of_frame_percent", "luma"
 ROW_COLUMNS = ("run", "zone", "metric", "mean", "low", "high", "frames")
 CURVE_COLUMNS = ("curve", "frame", "value")
@@ -79,6 +81,7 @@ def measure(steps: Iterable[Step], runs: Sequence[str]) -> tuple[Series, Curves]
     series: Series = defaultdict(dict)
     curves: Curves = defaultdict(dict)
     before: dict[str, np.ndarray] = {}
+    last = 0
     for step in steps:
         zones = None if step.previous is None else find_zones(step.previous, step.source)
         pictures = {SOURCE: step.source, **dict(zip(runs, step.frames, strict=True))}
@@ -86,9 +89,11 @@ def measure(steps: Iterable[Step], runs: Sequence[str]) -> tuple[Series, Curves]
             series[key][step.number] = value
         for name, frame in pictures.items() if before else ():
             series[Key(name, FRAME, CHURN)][step.number] = mean_absolute_difference(frame, before[name])
+        for key, value in _steadiness(pictures, before, step, zones) if step.number == last + 1 else ():
+            series[key][step.number] = value
         for a, b in itertools.combinations(runs, 2):
             curves[Curve((a, b))][step.number] = mean_absolute_difference(pictures[a], pictures[b])
-        before = pictures
+        before, last = pictures, step.number
     return dict(series), dict(curves)
 
 
@@ -105,6 +110,21 @@ def _step_values(
     if zones is not None:
         yield Key(SOURCE, FRAME, MASKED), 100 * zones.share
         yield Key(SOURCE, FRAME, OUT_OF_FRAME), 100 * zones.out_of_frame
+
+
+def _steadiness(
+    pictures: Mapping[str, np.ndarray], before: Mapping[str, np.ndarray], step: Step, zones: Zones | None
+) -> Iterator[tuple[Key, float]]:
+    """What moves in each picture that does not move in the source; of consecutive frames only."""
+    if step.previous is None or zones is None or zones.flow is None:
+        return
+    for name, frame in pictures.items():
+        pair = frame, before[name]
+        yield Key(name, FRAME, FLICKER), flicker(*pair, step.source, step.previous)
+        for metric, error in ((WARPING, warping_error), (TEMPORAL_FLIP, temporal_flip)):
+            value = error(*pair, zones.flow, zones.mask)
+            if value is not None:
+                yield Key(name, OUTSIDE, metric), value
 
 
 def measure_tails(steps: Iterable[tuple[int, Mapping[str, np.ndarray]]], run: str) -> tuple[Series, Curves]:

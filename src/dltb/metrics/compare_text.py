@@ -3,12 +3,28 @@
 from collections.abc import Mapping, Sequence
 
 from dltb.metrics.bootstrap import Interval
-from dltb.metrics.compare import CHURN, DETAIL, LUMA, MAD, SATURATION, SOURCE, Curves, Key, Row, difference
+from dltb.metrics.compare import (
+    CHURN,
+    DETAIL,
+    FLICKER,
+    LUMA,
+    MAD,
+    SATURATION,
+    SOURCE,
+    TEMPORAL_FLIP,
+    WARPING,
+    Curves,
+    Key,
+    Row,
+    difference,
+)
 from dltb.metrics.compare_plot import letters_of, shown_pairs
 from dltb.metrics.tables import aligned
 from dltb.metrics.zones import EXCESS, FRAME, INSIDE, OUTSIDE
 
-METRICS, ZONES = (MAD, DETAIL, SATURATION, CHURN, LUMA), (INSIDE, OUTSIDE, EXCESS, FRAME)  # in the table's order
+# In the table's order.
+METRICS = (MAD, DETAIL, SATURATION, CHURN, FLICKER, WARPING, TEMPORAL_FLIP, LUMA)
+ZONES = (INSIDE, OUTSIDE, EXCESS, FRAME)
 
 
 def comparison_text(rows: Sequence[Row], curves: Curves, runs: Sequence[str], *, confidence: float) -> str:

@@ -23,6 +23,7 @@ class Zones:
 
     mask: np.ndarray  # bool [H, W], True inside the zones
     out_of_frame: float  # 0..1, share of the pixels whose history lies outside the frame; undilated
+    flow: np.ndarray | None = None  # [H, W, 2] px, the motion that they come from
 
     @property
     def share(self) -> float:
@@ -36,7 +37,7 @@ def find_zones(previous: np.ndarray, current: np.ndarray) -> Zones:
     assert flow.backward is not None
     # A way back that closes every round trip leaves the pixels that come from outside the frame.
     outside = disocclusion_mask(flow.forward, -flow.forward, dilate_px=0)
-    return Zones(disocclusion_mask(flow.forward, flow.backward), float(outside.mean()))
+    return Zones(disocclusion_mask(flow.forward, flow.backward), float(outside.mean()), flow.forward)
 
 
 def pixel_error(frame: np.ndarray, source: np.ndarray) -> np.ndarray:
