@@ -6,7 +6,17 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ControlOptions, ModelOptions, OutputOptions, SpeedOptions, VideoInput, VideoOptions
+from dltb.args.options import (
+    ControlOptions,
+    HistoryOptions,
+    ModelOptions,
+    MotionOptions,
+    OutputOptions,
+    ScheduleOptions,
+    SpeedOptions,
+    VideoInput,
+    VideoOptions,
+)
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -20,7 +30,8 @@ of the frame before it, moved to where things are now:
 away, or turns black."""
 EPILOG = """\
 writes <output-dir>/<stem>_<mode tag>[_tails<modes><N>]/, where the mode tag is anchored or
-stateful-a<blend>[-norepro|-fbmask]: frame_0000_source.png, frames/frame_NNNN.png (every Nth pass),
+stateful-a<blend>[-norepro|-fbmask][-mv|-dis|-raft|-none][-vismask][-in-<methods>][-out-<methods>]:
+frame_0000_source.png, frames/frame_NNNN.png (every Nth pass),
 processed_<mode>.mp4 at the clip's frame rate, end_state.png, tail_<mode>.mp4, frames/<mode> frame_NNNN.png, run.json,
 steps.jsonl
 
@@ -35,6 +46,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = ToolParser(prog="dltb-continuous", description=DESCRIPTION, epilog=EPILOG)
     add_options(parser, VideoInput, "input")
     add_options(parser, VideoOptions, "loop", leave_out=("conditioning", "ref_order"))
+    add_options(parser, MotionOptions, "motion")
+    add_options(parser, HistoryOptions, "history")
+    add_options(parser, ScheduleOptions, "schedules")
     add_options(parser, ModelOptions, "model")
     add_options(parser, ControlOptions, "control")
     add_options(parser, SpeedOptions, "speed")
@@ -47,11 +61,13 @@ def run(args: argparse.Namespace, make_conditioning: Callable | None = None, *, 
 
     It gets ``args`` as given here; what it returns is described in dltb.loop.conditioning. ``load`` lends a model.
     """
-    from dltb.runs.video import run_video
+    from dltb.runs.video import LoopOptions, run_video
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
     own |= {"speed": read_options(SpeedOptions, args)}
+    beyond = (read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions))
+    own |= {"beyond": LoopOptions(*beyond)}
     own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None), "load": load}
     return run_video("dltb-continuous", args.input, *groups, **own)
 

@@ -5,7 +5,16 @@ import sys
 from collections.abc import Callable, Sequence
 
 from dltb.args.errors import run_tool
-from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoInput, VideoOptions
+from dltb.args.options import (
+    HistoryOptions,
+    ModelOptions,
+    MotionOptions,
+    OutputOptions,
+    ScheduleOptions,
+    SpeedOptions,
+    VideoInput,
+    VideoOptions,
+)
 from dltb.args.parser import ToolParser, add_options, read_options
 
 DESCRIPTION = """\
@@ -30,6 +39,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = ToolParser(prog="dltb-klein", description=DESCRIPTION, epilog=EPILOG)
     add_options(parser, VideoInput, "input")
     add_options(parser, VideoOptions, "loop", defaults={"anchor_blend": 0.1})
+    add_options(parser, MotionOptions, "motion")
+    add_options(parser, HistoryOptions, "history")
+    add_options(parser, ScheduleOptions, "schedules", leave_out=("strength_schedule",))
     add_options(parser, ModelOptions, "model", defaults={"model": "flux2-klein-4b"}, leave_out=("strength",))
     add_options(parser, SpeedOptions, "speed")
     add_options(parser, OutputOptions, "output")
@@ -38,11 +50,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
     """Run with parsed flags; ``load`` lends a model that is loaded already."""
-    from dltb.runs.video import run_video
+    from dltb.runs.video import LoopOptions, run_video
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
-    speed = read_options(SpeedOptions, args)
-    return run_video("dltb-klein", args.input, *groups, given=args.given, klein_only=True, speed=speed, load=load)
+    beyond = LoopOptions(*(read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions)))
+    own = {"given": args.given, "speed": read_options(SpeedOptions, args), "beyond": beyond, "load": load}
+    return run_video("dltb-klein", args.input, *groups, klein_only=True, **own)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

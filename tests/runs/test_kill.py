@@ -57,6 +57,20 @@ def test_killed_in_the_loop_and_in_a_tail(tmp_path, picture):
     assert_same_run(tmp_path / "unbroken" / name, broken)
 
 
+@pytest.mark.usefixtures("shared_models")
+def test_killed_with_history(tmp_path, picture):
+    """Catches memory of the history chains that is not whole on disk when its checkpoint counts."""
+    chains = ["--history-input", "residual,clip", "--history", "residual,realign,reject,confidence", "--no-fixed-seed"]
+    common = ["--model", "tiny-klein", "--width", "64", "--height", "64", "--save-every", "1", *chains]
+    argv = [*common, "--input", str(sliding_clip(tmp_path / "clip.png", picture, 25))]
+    assert klein.main([*argv, "--output-dir", str(tmp_path / "unbroken")]) == 0
+    (unbroken,) = (tmp_path / "unbroken").iterdir()
+    broken, resumed = tmp_path / "broken" / unbroken.name, [*argv, "--output-dir", str(tmp_path / "broken"), "--resume"]
+    kill_after(resumed, broken, random.randint(11, 22))
+    finish(resumed)
+    assert_same_run(unbroken, broken)
+
+
 @pytest.mark.slow
 def test_five_times_out_of_five_in_full_size(tmp_path):
     """The documented command, killed twice and resumed, five times over; and two unbroken runs are the same."""

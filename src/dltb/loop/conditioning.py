@@ -106,6 +106,6 @@ def _reprojected(estimate_flow: Callable, warp: Callable) -> Callable:
             facts["warp_error"] = flow.warp_error
         if moved.mask is not None:
             facts["mask_share"] = float(moved.mask.mean())
-        return moved.frame, facts
+        return moved.frame, facts | dict(getattr(moved, "facts", {}))
 
     return carry

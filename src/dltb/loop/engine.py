@@ -54,18 +54,36 @@ class StepResult:
 
 Combine = Callable[[Frame, Frame, Frame | None], Any]  # (carried, fresh, previous source) -> ModelInput or image(s)
 Generate = Callable[[tuple[Frame, ...], int], PassLike]  # (images, index) -> pass
+Resolve = Callable[[Frame | None, Source, PassLike], PassLike]  # (carried, source, pass) -> pass with history in it
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A conditioning that changes from pass to pass."""
+
+    at: Callable[[int], Combine]  # by the number of the pass
 
 
 def run_loop(
-    sources: Iterable[Source], combine: Combine, generate: Generate, state: Frame | None = None
+    sources: Iterable[Source],
+    combine: Combine | Scheduled,
+    generate: Generate,
+    state: Frame | None = None,
+    resolve: Resolve | None = None,
 ) -> Iterator[StepResult]:
-    """Yield one StepResult per source; without a state the first step is a single clean input."""
+    """Yield one StepResult per source; without a state the first step is a single clean input.
+
+    ``resolve`` may change what a pass made before it becomes P_n.
+    """
     for source in sources:
         if state is None:
             inputs = ModelInput((source.frame,))
         else:
-            inputs = as_model_input(combine(state, source.frame, source.previous))
+            now = combine.at(source.index) if isinstance(combine, Scheduled) else combine
+            inputs = as_model_input(now(state, source.frame, source.previous))
         output = generate(inputs.images, source.index)
+        if resolve is not None:
+            output = resolve(state, source, output)
         state = output.frame
         yield StepResult(source, inputs, output)
 

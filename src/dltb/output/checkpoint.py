@@ -1,6 +1,8 @@
 """Where an unfinished run can go on: the carried state exactly as the loop held it, and the place it belongs to."""
 
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dltb import RunError, UsageError
+from dltb.imaging.atomic import replacing
 from dltb.imaging.frames import read_image, write_png
 from dltb.output.files import write_json
 
@@ -78,6 +81,36 @@ def read_frame(path: Path) -> np.ndarray:
         return read_image(path)
     except UsageError as error:
         raise RunError(f"the run cannot go on: {error}; start it anew with --overwrite") from None
+
+
+def save_memory(folder: Path, phase: str, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write the arrays of a pass; those of the checkpoint before stay, as this one does not count yet."""
+    with replacing(_memory_path(folder, phase, index)) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
+    wanted = {_memory_path(folder, phase, number) for number in (index, index - EVERY)}
+    for old in folder.glob("memory_*.npz"):
+        if old not in wanted:
+            old.unlink()
+
+
+def load_memory(folder: Path, phase: str, index: int) -> dict[str, np.ndarray]:
+    """The arrays of a pass.
+
+    Raises:
+        RunError: when they are missing or damaged; a run that went on without them would be another run.
+    """
+    path = _memory_path(folder, phase, index)
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(
+            f"the run cannot go on: {path} cannot be read ({error}); start it anew with --overwrite"
+        ) from None
+
+
+def _memory_path(folder: Path, phase: str, index: int) -> Path:
+    return folder / f"memory_{phase}_pass_{index:04d}.npz"
 
 
 def _frame_path(folder: Path, checkpoint: Checkpoint, kind: str) -> Path:

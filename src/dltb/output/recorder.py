@@ -184,6 +184,15 @@ class RunRecorder:
         """A frame that ``keep`` was given, in this session or one before."""
         return checkpoints.read_frame(self._partial / name)
 
+    def keep_memory(self, phase: Phase, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep what else belongs to the state after pass ``index``; only a pass with a checkpoint needs it."""
+        if index % checkpoints.EVERY == 0:
+            self._writer.submit(checkpoints.save_memory, self._partial, phase.name, index, arrays)
+
+    def read_memory(self, phase: Phase, index: int) -> dict[str, np.ndarray]:
+        """What ``keep_memory`` was given for the checkpoint after pass ``index``."""
+        return checkpoints.load_memory(self._partial, phase.name, index)
+
     def finish(self, phase: Phase, state: np.ndarray, source: np.ndarray | None) -> None:
         """Join the phase's video and keep ``state``, from which the next phase starts."""
         self._writer.submit(self._finish, phase, state, source)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from dltb import UsageError
 from dltb.args.options import ModelOptions
 from dltb.imaging import PassSettings, make_generate
 from dltb.imaging.controls import make_identity, make_vae_round_trip
-from dltb.imaging.passes import Pass, call_options, guidance_scale, inert_settings, prompt_notes
+from dltb.imaging.passes import Generate, Pass, call_options, guidance_scale, inert_settings, prompt_notes
 from dltb.models import (
     MODELS,
     ModelSpec,
@@ -24,6 +24,7 @@ from dltb.models.environment import describe_environment
 from dltb.models.loading import resolve_dtype
 from dltb.models.profiles import check_profile
 from dltb.models.report import ProfileReport
+from dltb.runs.schedule import Schedule, ScheduledGenerate
 
 # Options that only the denoiser looks at.
 DENOISING = frozenset(
@@ -43,6 +44,7 @@ class ModelChoice:
     given: frozenset[str]  # names of the options that the user set
     control: str | None = None  # what runs in the model's place, if anything
     profile: str = "exact"
+    schedule: Schedule = field(default_factory=Schedule)  # what changes from pass to pass
 
 
 def choose_model(
@@ -125,9 +127,16 @@ def load_model(
         return make_vae_round_trip(pipe, choice.settings)
     for text in inert_settings(choice.spec, choice.settings, pipe=pipe, given=choice.given):
         note(text)
-    for text in prompt_notes(pipe, choice.spec, choice.settings.prompt):
-        note(text)
-    return under_profile(pipe, choice)
+    for prompt in choice.schedule.prompts(choice.settings.prompt):
+        for text in prompt_notes(pipe, choice.spec, prompt):
+            note(text)
+    if not choice.schedule.changes_passes:
+        return under_profile(pipe, choice)
+
+    def make(settings: PassSettings) -> Generate:
+        return make_generate(pipe, choice.spec, settings, choice.device)
+
+    return ScheduledGenerate(make, choice.schedule, choice.settings)
 
 
 def load_chosen(choice: ModelChoice) -> Any:

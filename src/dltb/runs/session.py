@@ -13,7 +13,7 @@ import cv2
 
 from dltb import UsageError
 from dltb.args.options import OutputOptions
-from dltb.loop.engine import Combine, Frame, Source, StepResult, run_loop
+from dltb.loop.engine import Combine, Frame, Resolve, Scheduled, Source, StepResult, run_loop
 from dltb.output.checkpoint import ResumePoint
 from dltb.output.progress import Progress
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
@@ -99,25 +99,30 @@ class Session:
         phase: Phase,
         point: ResumePoint,
         sources: Generator[Source],
-        combine: Combine,
+        combine: Combine | Scheduled,
         *,
         keep_source: bool = True,
         before_record: Callable[[StepResult], None] | None = None,
+        resolve: Resolve | None = None,
+        measure: Callable[[StepResult, Frame], Mapping[str, float]] | None = None,
     ) -> StepResult | None:
         """Run one phase from ``point`` to its end and return its last step, None when no source was left.
 
         ``keep_source`` stores the fresh frame at checkpoints, for phases in which it changes; ``before_record`` hands
-        over what else a pass leaves, so that its checkpoint speaks for that too.
+        over what else a pass leaves, so that its checkpoint speaks for that too; ``resolve`` is the loop's; ``measure``
+        adds to the log what a step says beside the frame before it.
         """
         step, before = None, point.state
         with closing(sources), Progress(phase.name, phase.passes, point.start) as progress:
-            for step in run_loop(self.stop.guard(sources), combine, self.generate, point.state):
+            for step in run_loop(self.stop.guard(sources), combine, self.generate, point.state, resolve):
                 if before_record is not None:
                     before_record(step)
                 source = step.source.frame if keep_source else None
                 drift = None if before is None else frame_drift(before, step.frame)
-                moved = {} if drift is None else {"delta_prev": round(drift, 4)}
-                self.recorder.record(phase, step.index, step.frame, source, step_facts(step) | moved)
+                measured = {} if drift is None else {"delta_prev": drift}
+                if measure is not None and before is not None:
+                    measured |= measure(step, before)
+                self.recorder.record(phase, step.index, step.frame, source, step_facts(step, measured))
                 self._describe()
                 progress.step(drift)
                 before = step.frame
@@ -140,12 +145,13 @@ def frame_drift(before: Frame, frame: Frame) -> float:  # 0..255
     return cv2.norm(before, frame, cv2.NORM_L1) / frame.size
 
 
-def step_facts(step: StepResult) -> dict[str, Any]:
+def step_facts(step: StepResult, measured: Mapping[str, float] | None = None) -> dict[str, Any]:
     """One line of steps.jsonl, less phase and pass."""
     done = step.output
     facts = {"seconds": round(done.seconds, 4), "seed": done.seed}
     facts |= {"steps_run": done.steps_run, "sigma_start": done.sigma_start}
-    return facts | {name: round(value, 5) for name, value in step.inputs.facts.items()}
+    own = {**step.inputs.facts, **getattr(done, "facts", {}), **(measured or {})}
+    return facts | {name: round(value, 5) for name, value in own.items()}
 
 
 def resume_hint(plan: RunPlan) -> str:
