@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from dltb import continuous, klein
+from dltb import continuous, klein, report
 from dltb.imaging.frames import read_image
 from tests.clips import assert_same_run, manifest, sliding_clip
 
@@ -251,6 +251,26 @@ def test_the_log_says_how_steady_the_run_is(tmp_path, clip, vectors):
         assert lines[n]["flicker"] == pytest.approx(wanted, abs=1e-4)
         error = warping_error(frames[n], frames[n - 1], flow, outside_frame(flow))
         assert lines[n]["warping_error"] == pytest.approx(error, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--motion-vectors", "{mv}"], "its motion came from a renderer&#39;s files"),
+        (["--history-input", "clip"], "its state was rectified by the passes before"),
+        (["--blend-schedule", "0:0.2,4:0.5"], "its blend changed from pass to pass"),
+    ],
+)
+def test_reports_make_no_other_inputs_up(tmp_path, clip, vectors, argv, says):
+    """Catches a report that shows Farneback's motion, or the plain blend, of a run that used neither."""
+    filled = [word.format(mv=vectors) for word in argv]
+    assert (
+        continuous.main(["--input", str(clip), "--max-frames", "3", *SMALL, "--output-dir", str(tmp_path), *filled])
+        == 0
+    )
+    (run,) = (path.parent for path in tmp_path.glob("clip_*/run.json"))
+    assert report.main([str(run)]) == 0
+    assert says.replace("&#39;", "'") in (run / "report.html").read_text().replace("&#39;", "'").replace("\\u0027", "'")
 
 
 def test_history_is_a_setting(tmp_path, clip, capsys):

@@ -3,6 +3,7 @@
 Where something cannot be made again, or there never was any, it says why.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from dltb import UsageError
 from dltb.args.options import VideoOptions
-from dltb.imaging.flow import Flow, estimate_flow
+from dltb.imaging.flow import METHODS, Flow, estimate_flow
 from dltb.imaging.mask import disocclusion_mask
 from dltb.imaging.warp import Reprojected, make_reprojector
 from dltb.loop.conditioning import make_conditioning, needs_motion
@@ -42,7 +43,20 @@ class Retracer:
         self._settings = SimpleNamespace(**(asdict(VideoOptions()) | told))  # what is inert is None in run.json
         self._feedback = run.settings.get("anchor_blend") is not None
         self._own = run.settings.get("make_conditioning", OWN_CONDITIONING) == OWN_CONDITIONING
+        self._flow = run.settings.get("flow", "farneback")  # absent where it is the reference's
         self.why_still = self._motionless()
+        self._why_unknown = self._beyond(run.settings)
+
+    def _beyond(self, settings: Mapping[str, Any]) -> str:
+        """Why the model inputs of this run are not made again, though its frames and its clip are there."""
+        reasons = {
+            "motion_vectors": "its motion came from a renderer's files",
+            "visibility": "its mask came from a renderer's files",
+            "history_input": "its state was rectified by the passes before (--history-input)",
+            "blend_schedule": "its blend changed from pass to pass (--blend-schedule)",
+        }
+        names = reasons if self._name == "main" else ("blend_schedule",)
+        return next((reasons[name] for name in names if settings.get(name)), "")
 
     def _motionless(self) -> str:
         """Why no motion is estimated in this stretch; empty where it is."""
@@ -50,6 +64,10 @@ class Retracer:
             return "a still image: nothing moves"
         if self._name != "main":
             return "in a tail nothing moves"
+        if hasattr(self._settings, "motion_vectors"):
+            return "the motion of this run came from a renderer's files"
+        if self._flow not in METHODS:
+            return f"{self._flow} is not run again for a report"
         try:
             return "" if needs_motion(self._settings) else "this run warps nothing, so it estimates no motion"
         except TypeError as error:
@@ -99,6 +117,8 @@ class Retracer:
             return self._motion_alone(step, "the output of the pass before is not there")
         if not self._own:
             return self._motion_alone(step, "this run has a conditioning of its own")
+        if self._why_unknown or (self._flow not in METHODS and not tail):
+            return self._motion_alone(step, self._why_unknown or self.why_still)
         return self._conditioned(step, tail=tail)
 
     def _conditioned(self, step: Step, *, tail: bool) -> Traced:
@@ -108,7 +128,7 @@ class Retracer:
         reproject = make_reprojector(mask_disocclusions=masked)
 
         def estimate(previous: np.ndarray, current: np.ndarray) -> Flow:
-            heard["flow"] = estimate_flow(previous, current, backward=masked)
+            heard["flow"] = estimate_flow(previous, current, backward=masked, method=self._flow)
             return heard["flow"]
 
         def warp(state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
@@ -129,6 +149,6 @@ class Retracer:
         if self.why_still or step.previous is None or step.source is None:
             return Traced(why_no_input=why)
         masked = bool(self._settings.reproject_mask)
-        flow = estimate_flow(step.previous, step.source, backward=masked)
+        flow = estimate_flow(step.previous, step.source, backward=masked, method=self._flow)
         mask = disocclusion_mask(flow.forward, flow.backward) if flow.backward is not None else None
         return Traced(flow=flow, mask=mask, why_no_input=why)
