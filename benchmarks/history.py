@@ -351,7 +351,7 @@ def draw(path: Path, groups: dict[tuple[str, str], list[Result]]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(2, len(groups))
+    columns = {1: 1, 3: 3}.get(len(groups), 2)
     rows = -(-len(groups) // columns)
     figure = Figure(figsize=(4.6 * columns, 3.6 * rows), layout="constrained")
     FigureCanvasAgg(figure)
