@@ -49,6 +49,11 @@ def luma(picture):
     return (picture * weights).sum(1, keepdim=True)
 
 
+def relative_detail(outputs, pictures):
+    """Mean over pictures of detail energy against the input's."""
+    return round((detail_energy(outputs) / detail_energy(pictures)).mean().item(), 3)
+
+
 def detail_energy(picture):
     """Mean absolute luma difference to a blurred copy, one number per picture.  # [B]"""
     grey = luma(picture)
@@ -112,12 +117,13 @@ def sketch(picture):
     return (1 - 4 * (grey - blur(grey, 1.5)).abs()).expand(-1, 3, -1, -1)
 
 
-def posterize(picture, levels=3, width=0.15):
-    """Steps of brightness per channel, with soft edges: `width` of a step is ramp."""
-    scaled = blur(picture, 1.5) * levels
-    below = scaled.floor()
-    ramp = ((scaled - below - 0.5) / width + 0.5).clamp(0, 1)
-    return (below + ramp) / levels
+def posterize(picture, levels=3, width=0.25):
+    """Few steps of brightness with soft edges (`width` of a step is ramp), smooth and strong colours."""
+    smooth = blur(picture, 1.5)
+    grey = luma(smooth)
+    below = (grey * levels).floor()
+    ramp = ((grey * levels - below - 0.5) / width + 0.5).clamp(0, 1)
+    return (below + ramp) / levels + 2.2 * (blur(smooth, 2) - luma(blur(smooth, 2)))
 
 
 def sepia(picture):
@@ -164,3 +170,8 @@ def prompt_weights(neutral=0.3):
     """How often each prompt is trained; the empty one most, since every loop pass may use it."""
     others = (1 - neutral) / (len(PROMPTS) - 1)
     return torch.tensor([neutral] + [others] * (len(PROMPTS) - 1))
+
+
+def draw_prompt(neutral=0.3):
+    """Row of a prompt, drawn by these weights."""
+    return int(torch.multinomial(prompt_weights(neutral), 1))

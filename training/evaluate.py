@@ -15,7 +15,7 @@ import torch
 
 from training.card import write_card
 from training.data import load_crops
-from training.edits import FRAME_FIRST, LADDER, PROMPTS, STYLES, WEATHERING, detail_energy, edit, name_roles
+from training.edits import FRAME_FIRST, LADDER, PROMPTS, STYLES, WEATHERING, edit, name_roles, relative_detail
 from training.export import KLEIN, TURBO
 from training.sheets import save_sheet
 from training.vae import measure, psnr
@@ -98,11 +98,6 @@ def gains(outputs, neutral, pictures):
     """dB by which each prompt's outputs are nearer to their goal than the neutral outputs are."""
     goals = {prompt: edit(pictures, prompt) for prompt in outputs}
     return {prompt: round(psnr(outputs[prompt], goals[prompt]) - psnr(neutral, goals[prompt]), 2) for prompt in outputs}
-
-
-def relative_detail(outputs, pictures):
-    """Mean over pictures of detail energy against the input's."""
-    return round((detail_energy(outputs) / detail_energy(pictures)).mean().item(), 3)
 
 
 def hue_shift(outputs, neutral):

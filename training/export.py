@@ -3,9 +3,11 @@
     python -m training.export --legs untracked/legs --out untracked/weights
 
 The VAE's tensors are written once, into tiny-klein/vae; tiny-turbo/vae gets its config and a link to them.
+`--package src/dltb/models/weights` also puts them where the package keeps them: the VAE's tensors in tiny-vae alone.
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
 import torch
@@ -40,14 +42,28 @@ def export_turbo(legs, out, scale=None):
     pipeline.to(dtype=torch.float16).save_pretrained(out / TURBO)
 
 
+def fill_package(out, package):
+    """Copy both folders without the VAE's tensors, and these beside them; links do not survive a wheel."""
+    for name in (KLEIN, TURBO):
+        for part in sorted(path for path in (out / name).iterdir() if path.is_dir()):
+            rule = shutil.ignore_patterns(VAE_TENSORS.name) if part.name == "vae" else None
+            shutil.copytree(part, package / name / part.name, ignore=rule, dirs_exist_ok=True)
+        shutil.copy(out / name / "model_index.json", package / name)
+    (package / "tiny-vae").mkdir(exist_ok=True)
+    shutil.copy(out / KLEIN / VAE_TENSORS, package / "tiny-vae")
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--legs", required=True, type=Path, help="folder with vae, klein and turbo .safetensors")
     parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--package", type=Path, help="the package's own folder of weights")
     options = parser.parse_args(argv)
     export_klein(options.legs, options.out)
     export_turbo(options.legs, options.out)
     link_vae(options.out)
+    if options.package:
+        fill_package(options.out, options.package)
 
 
 if __name__ == "__main__":

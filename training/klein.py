@@ -7,8 +7,11 @@ noise levels drawn are those of the four-step schedule that the pipeline runs.
 
 Two references: the state leads. The target is always the edited, clean version of the state: the second reference is
 mostly the same scene moved, sometimes black, sometimes another scene, and moves nothing. A prompt that names
-the roles the other way round ("keep the appearance of image 2") makes the second reference the state. Part of the
-states are the model's own outputs, a few passes old; with two references more than with one.
+the roles the other way round ("keep the appearance of image 2") makes the second reference the state.
+
+A quarter of each batch are runs of the model over its own output, each with the noise of its own seed, to be mapped
+back to what their prompt makes of the original (`scenes.Rollouts`); with two references the second one stays with its
+run.
 
 Latents are computed into a bank that is refreshed while training goes on.
 """
@@ -23,17 +26,22 @@ from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 
 from training import networks
 from training.data import Pictures, load_crops
-from training.edits import FRAME_FIRST, PROMPTS, STATE_FIRST, edit, name_roles, prompt_weights
+from training.edits import FRAME_FIRST, PROMPTS, STATE_FIRST, draw_prompt, edit, name_roles, relative_detail
 from training.leg import Average, Leg, arguments, half_precision, load_checkpoint, set_up
-from training.scenes import Rollouts, second_frames, wear
+from training.scenes import Rollouts, free_run, second_frames, wear
 from training.sheets import save_sheet
 from training.vae import decode, encode, load_vae, psnr
 
 PEAK_RATE = 1e-3
 CHUNK = 64  # pictures edited with the same prompt
-ROLLOUT_ROUNDS = 5
+ROLLOUT_ROUNDS = 200
+ROLLOUT_SHARE = 0.25  # of the batch
+ROLLOUT_LOST = 1.0  # squared error over variance, in whitened latents
+ROLLOUT_EVERY = 2  # steps between two passes of some runs
+ROLLOUT_CAPACITY = 2  # in units of the runs of a batch, for each number of references
+ROLLOUT_NEUTRAL = 0.5  # share of the runs with the empty prompt
 STEPS = 4
-BANK_SECONDS = 35
+BANK_SECONDS = 60
 ROLLOUTS_FROM = 0.12  # progress
 
 
@@ -138,32 +146,50 @@ class Editor:
         return answer[:, : self.tokens].float()
 
     @torch.no_grad()
-    def sample(self, references, prompt_rows):
-        """Four Euler steps from fresh noise.  # packed latents"""
-        state = torch.randn_like(references[:, : self.tokens])
+    def sample(self, references, prompt_rows, noise):
+        """Four Euler steps.  # packed latents"""
+        state = noise
         for level, following in pairwise(self.levels):
             levels = level.expand(len(state))
             answer = self.velocity(state, references, levels, prompt_rows, self.modules["transformer"])
             state = state + (following - level) * answer
         return state
 
-    def one_pass(self, pictures):
-        """A pass of the loop with an empty prompt, the second reference being what `second_frames` gives."""
-        both = torch.cat([self.latents.of(pictures), self.latents.of(second_frames(pictures))], 1)
-        rows = torch.zeros(len(pictures), dtype=torch.long, device=self.device)
-        return self.latents.back(self.sample(both, rows))
+    def output(self, runs):
+        """A pass of the loop.  # pictures"""
+        return self.latents.back(self.sample(references_of(runs), runs["row"], runs["noise"].float()))
+
+
+def references_of(runs):
+    """State and second frame, if there is one.  # packed latents"""
+    frames = [runs["frame"]] if "frame" in runs else []
+    return torch.cat([runs["state"], *frames], 1).float()
+
+
+class Begin:
+    """New runs: pictures with a prompt, noise and maybe a second frame, as half-precision latents."""
+
+    def __init__(self, editor, pictures, count, pair):
+        self.editor, self.pictures, self.count, self.pair = editor, pictures, count, pair
+
+    @torch.no_grad()
+    def __call__(self):
+        of = self.editor.latents.of
+        scenes, prompt = self.pictures.sample(self.count), draw_prompt(ROLLOUT_NEUTRAL)
+        state, target = of(scenes).half(), of(edit(scenes, PROMPTS[prompt])).half()
+        named = self.pair * int(torch.randint(2, ())) * ORDERS.index(STATE_FIRST)
+        row = torch.full((self.count,), named * len(PROMPTS) + prompt, device=self.editor.device)
+        run = {"state": state, "target": target, "noise": torch.randn_like(state), "row": row}
+        return run | {"frame": of(second_frames(scenes)).half()} if self.pair else run
 
 
 class Bank:
-    """Targets, both references and prompts of some thousand examples, as half-precision latents."""
+    """Targets, references and prompts of some thousand examples, as half-precision latents."""
 
-    def __init__(self, editor, pictures, rollouts, examples):
-        self.editor, self.pictures, self.rollouts, self.examples = editor, pictures, rollouts, examples
+    def __init__(self, editor, pictures, examples):
+        self.editor, self.pictures, self.examples = editor, pictures, examples
 
-    def refresh(self, batch, able):
-        """`able`: the model is good enough for its outputs to be worth learning from."""
-        if able:
-            self.rollouts.advance(self.editor.one_pass, batch)
+    def refresh(self):
         chunks = [self.chunk(number) for number in range(max(2, self.examples // CHUNK))]
         self.one = self.join([chunk for chunk in chunks if chunk[2] is None])
         self.two = self.join([chunk for chunk in chunks if chunk[2] is not None])
@@ -176,28 +202,17 @@ class Bank:
 
     def chunk(self, number):
         """# target, state, frame or None (packed latents), rows of the prompt table"""
-        prompt = int(torch.multinomial(prompt_weights(), 1))
-        pair = number % 3 != 0
-        scenes, states = self.states(0.35 if pair else 0.1)
-        target = self.editor.latents.of(edit(scenes, PROMPTS[prompt])).half()
+        of = self.editor.latents.of
+        scenes, prompt, pair = self.pictures.sample(CHUNK), draw_prompt(), number % 3 != 0
+        target = of(edit(scenes, PROMPTS[prompt])).half()
         order = int(torch.multinomial(torch.tensor([0.5, 0.35, 0.15]), 1)) if pair else 0
         rows = torch.full((CHUNK,), order * len(PROMPTS) + prompt, device=self.editor.device)
         if not pair:
-            return target, self.editor.latents.of(states).half(), None, rows
-        first, second = (
-            self.editor.latents.of(wear(states)).half(),
-            self.editor.latents.of(second_frames(scenes)).half(),
-        )
+            return target, of(scenes).half(), None, rows
+        first, second = of(wear(scenes)).half(), of(second_frames(scenes)).half()
         if ORDERS[order] == FRAME_FIRST:
             first, second = second, first
         return target, first, second, rows
-
-    def states(self, share):
-        """Scenes and the states a loop may have made of them.  # float [CHUNK, 3, H, W] each"""
-        worn = int(CHUNK * share)
-        originals, states = self.rollouts.draw(worn)
-        fresh = self.pictures.sample(CHUNK - worn)
-        return torch.cat([originals, fresh]), torch.cat([states, fresh])
 
     def draw(self, batch, pair):
         targets, references, rows = self.two if pair else self.one
@@ -242,10 +257,14 @@ class Optimisers:
             part.step()
 
 
-def flow_loss(editor, bank, batch, pair, weights):
-    targets, references, rows = bank.draw(batch, pair)
+def flow_loss(editor, bank, rollouts, batch, weights):
+    """One batch with one or two references, as `rollouts` has them; the runs come first, each with its own noise."""
+    runs = rollouts.draw(rollouts.count)
+    fresh = bank.draw(batch - rollouts.count, pair="frame" in runs)
+    old = (runs["target"].float(), references_of(runs), runs["row"])
+    targets, references, rows = (torch.cat(both) for both in zip(old, fresh, strict=True))
+    noise = torch.cat([runs["noise"].float(), torch.randn_like(fresh[0])])
     levels = noise_levels(editor.levels, batch)
-    noise = torch.randn_like(targets)
     noisy = torch.lerp(targets, noise, levels.view(-1, 1, 1))
     answer = editor.velocity(noisy, references, levels, rows, editor.fast)
     return (weights * F.mse_loss(answer, noise - targets, reduction="none")).mean()
@@ -255,18 +274,23 @@ def flow_loss(editor, bank, batch, pair, weights):
 def glance(editor, crops, leg):
     """Numbers and a sheet at the end of a leg; `training.evaluate` measures the exported pipelines."""
     pictures = crops[:: max(1, len(crops) // 16)][:16].to(editor.device).float() / 255
-    latents = editor.latents.of(pictures)
+    state = editor.latents.of(pictures)
     rows = torch.zeros(len(pictures), dtype=torch.long, device=editor.device)
-    outputs = {}
-    for name, references in (("1 reference", latents), ("2 references", torch.cat([latents, latents], 1))):
-        outputs[name] = editor.latents.back(editor.sample(references, rows))
-        leg.log(f"held out, empty prompt, {name}: {psnr(outputs[name], pictures):.2f} dB")
+    one = {"state": state, "noise": torch.randn_like(state[:1]).expand_as(state), "row": rows}
+    outputs = {"1 reference": editor.output(one), "2 references": editor.output(one | {"frame": state})}
+    for name, output in outputs.items():
+        leg.log(f"held out, empty prompt, {name}: {psnr(output, pictures):.2f} dB")
     sheet = [pictures, outputs["1 reference"]]
     for number, prompt in enumerate(PROMPTS[1:], 1):
-        sheet.append(editor.latents.back(editor.sample(latents, rows + number)))
-        goal = edit(pictures, prompt)
-        leg.log(f"{prompt!r}: {psnr(sheet[-1], goal):.2f} dB to its goal, neutral {psnr(sheet[1], goal):.2f} dB")
+        sheet.append(editor.output(one | {"row": rows + number}))
+        goal, detail = edit(pictures, prompt), relative_detail(sheet[-1], pictures)
+        gain = psnr(sheet[-1], goal) - psnr(sheet[1], goal)
+        leg.log(f"{prompt!r}: nearer to its goal than neutral by {gain:.2f} dB, detail x {detail}")
     save_sheet(leg.out / "klein.png", sheet, columns=10, width=128)
+    black = editor.latents.of(torch.zeros_like(pictures))
+    free_run(editor, one, pictures, leg, "klein-one")
+    for name, second in (("black", black), ("freeze", state)):
+        free_run(editor, one | {"frame": second}, pictures, leg, f"klein-{name}", passes=20)
 
 
 def main(argv=None):
@@ -284,19 +308,24 @@ def main(argv=None):
     modules = {name: module.to(device) for name, module in modules.items()}
     leg.log(f"{networks.parameters_in_millions(*modules.values())} M parameters")
     editor = Editor(modules, tokenizer, Latents(vae), options.size, device)
-    rollouts = Rollouts(pictures, max(16, options.examples // 4), ROLLOUT_ROUNDS)
-    bank = Bank(editor, pictures, rollouts, options.examples)
+    count = max(2, int(options.batch * ROLLOUT_SHARE))
+    begin = [Begin(editor, pictures, count, pair) for pair in (False, True)]
+    limits = (ROLLOUT_CAPACITY * count, count, ROLLOUT_ROUNDS, ROLLOUT_LOST)
+    one, two = (Rollouts(start, *limits) for start in begin)
+    bank = Bank(editor, pictures, options.examples)
     optimisers, average, weights = Optimisers(modules), Average(modules), channel_weights(vae)
     refreshed = -BANK_SECONDS
     while leg.running():
         if leg.elapsed() - refreshed > BANK_SECONDS and (leg.step < 2 or leg.progress() < 0.97):
-            bank.refresh(options.batch, able=leg.progress() > ROLLOUTS_FROM)
+            bank.refresh()
             refreshed = leg.elapsed()
-        loss = flow_loss(editor, bank, options.batch, leg.step % 3 != 0, weights)
+        if leg.progress() > ROLLOUTS_FROM and leg.step % ROLLOUT_EVERY == 0:
+            (one if leg.step % (2 * ROLLOUT_EVERY) else two).advance(editor)
+        loss = flow_loss(editor, bank, two if leg.step % 3 else one, options.batch, weights)
         optimisers.step(loss, leg.learning_rate(PEAK_RATE))
         average.update()
         if leg.step % 300 == 1:
-            leg.log(f"step {leg.step}, loss {loss.item():.4f}")
+            leg.log(f"step {leg.step}, loss {loss.item():.4f}, runs {one.ages()}; {two.ages()}")
         if leg.due():
             average.swap()
             leg.save(modules)

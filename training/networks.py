@@ -131,8 +131,9 @@ def turbo_unet(latent_channels=LATENT_CHANNELS):
         sample_size=SIZE // COMPRESSION,
         in_channels=latent_channels,
         out_channels=latent_channels,
-        block_out_channels=(64, 128),
+        block_out_channels=(112, 128),
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        mid_block_type=None,
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
         layers_per_block=1,
         cross_attention_dim=TEXT_WIDTH,
@@ -168,9 +169,7 @@ def turbo_pipeline(flux_vae, modules, tokenizer, scaling_factor):
     tensors = {key: value for key, value in flux_vae.state_dict().items() if not key.startswith("bn.")}
     vae.load_state_dict(tensors)
     vae.to(flux_vae.device, flux_vae.dtype).eval()
-    scheduler = EulerDiscreteScheduler(
-        timestep_spacing="trailing", prediction_type="v_prediction", steps_offset=1, **BETAS
-    )
+    scheduler = EulerDiscreteScheduler(timestep_spacing="trailing", steps_offset=1, **BETAS)
     pipeline = StableDiffusionImg2ImgPipeline(
         vae=vae,
         tokenizer=tokenizer,

@@ -2,12 +2,15 @@
 
     python -m training.turbo --data untracked/train256 --vae untracked/legs/vae.safetensors --out untracked/legs --minutes 8
 
-Noise is added to the picture as it is, and the answer is the picture as the prompt wants it (v-prediction, loss on
+Noise is added to the picture as it is, and the answer is the picture as the prompt wants it (noise prediction, loss on
 the clean latents). A model trained on pairs of the edited picture with itself would see the edit in its input
-already and would not need the prompt. Half of the noise levels drawn are those of the four-step schedule. Part of the
-inputs are the model's own outputs, a few passes old, to be mapped back to their original.
+already and would not need the prompt. Six in ten of the noise levels drawn are those of the four-step schedule.
 
-The last part of the schedule works against the blur of a squared error, on decoded crops: the energy in three
+A quarter of each batch are runs of the model over its own output, up to ROLLOUT_ROUNDS passes old, each with the noise
+of its own seed (`scenes.Rollouts`). From there they go on for UNROLL passes, and all of these shall give what the prompt
+makes of the original.
+
+The later part of the schedule works against the blur of a squared error, on decoded crops: the energy in three
 frequency bands must match the target's, region by region, and a patch discriminator must not tell them apart.
 """
 
@@ -19,23 +22,29 @@ from torch import nn
 
 from training import networks
 from training.data import Pictures, load_crops
-from training.edits import PROMPTS, blur, detail_energy, edit, luma, prompt_weights
+from training.edits import PROMPTS, blur, draw_prompt, edit, luma, relative_detail
 from training.leg import Average, Leg, arguments, half_precision, load_checkpoint, set_up, step_optimiser
-from training.scenes import Rollouts
+from training.scenes import Rollouts, free_run
 from training.sheets import save_sheet
 from training.vae import decode, encode, load_vae, psnr
 
 PEAK_RATE = 1e-3
 CHUNK = 64  # pictures edited with the same prompt
 SCHEDULE = (249, 499, 749, 999)  # time steps of four trailing steps; strength 0.4 runs the first
-ROLLOUT_ROUNDS = 10
-ROLLOUT_SHARE = 0.3
-ROLLOUTS_FROM = 0.12  # progress
-SHARPEN_FROM = 0.6  # progress
+ROLLOUT_ROUNDS = 200
+ROLLOUT_SHARE = 0.25  # of the batch
+ROLLOUT_LOST = 0.5  # squared error over variance
+ROLLOUT_EVERY = 2  # steps between two passes of some runs
+ROLLOUT_CAPACITY = 4  # in units of the runs of a batch
+ROLLOUT_NEUTRAL = 0.5  # share of the runs with the empty prompt
+ROLLOUTS_FROM = 0.1  # progress
+UNROLL = 4  # passes with a gradient
+HOLD_WEIGHT = 1.0  # of the runs against the fresh examples
+SHARPEN_FROM = 0.4  # progress
 SHARPEN_CROP = 16  # latents
-SHARPEN_BATCH = 48
-KEPT_AT_FIRST_STEP = 24.0  # dB, see choose_scale
-BANK_SECONDS = 30
+SHARPEN_SHARE = 0.2  # of the batch, half of it runs
+DEVIATION = 3.0  # of the scaled latents; 26.6 dB of a picture then survive strength 0.4 (Wiener, latent by latent)
+BANK_SECONDS = 60
 
 
 class Latents:
@@ -55,28 +64,6 @@ class Latents:
             return decode(self.vae, latents / self.scale).float()
 
 
-@torch.no_grad()
-def choose_scale(vae, pictures, alphas):
-    """Scaling factor of the latents, that is how much of a picture the noise of strength 0.4 leaves.
-
-    Chosen so that the best estimate which looks at one latent at a time (Wiener) keeps KEPT_AT_FIRST_STEP dB; what
-    the network knows of pictures comes on top. Never below unit variance.
-    """
-    latents = encode(vae, pictures)
-    variance, mean = latents.var((0, 2, 3)).view(1, -1, 1, 1), latents.mean((0, 2, 3)).view(1, -1, 1, 1)
-    plain = 1 / latents.std().item()
-    noise = ((1 - alphas[SCHEDULE[0]]) / alphas[SCHEDULE[0]]).sqrt()
-    low, high = 1.0, 3.0
-    for _ in range(6):
-        factor = (low + high) / 2
-        spread = noise / (plain * factor)
-        noisy = latents + torch.randn_like(latents) * spread
-        estimate = mean + (noisy - mean) * variance / (variance + spread**2)
-        enough = psnr(decode(vae, estimate), pictures) >= KEPT_AT_FIRST_STEP
-        low, high = (low, factor) if enough else (factor, high)
-    return plain * high
-
-
 class Painter:
     """UNet and text encoder with everything needed to call them as the pipeline does."""
 
@@ -89,9 +76,9 @@ class Painter:
         if device.type == "cuda":
             self.fast = torch.compile(modules["unet"], dynamic=False)
 
-    def noisy(self, latents, times):
+    def noisy(self, latents, times, noise):
         alpha = self.alphas[times].view(-1, 1, 1, 1)
-        return alpha.sqrt() * latents + (1 - alpha).sqrt() * torch.randn_like(latents)
+        return alpha.sqrt() * latents + (1 - alpha).sqrt() * noise
 
     def clean(self, noisy, times, prompt_rows, unet=None):
         """The network's estimate of the clean latents."""
@@ -100,16 +87,16 @@ class Painter:
         unique, inverse = prompt_rows.unique(return_inverse=True)
         with half_precision(self.device):
             text = self.modules["text_encoder"](self.ids[unique])[0][inverse]
-            velocity = unet(noisy, times, encoder_hidden_states=text, return_dict=False)[0]
-        return alpha.sqrt() * noisy - (1 - alpha).sqrt() * velocity.float()
+            noise = unet(noisy, times, encoder_hidden_states=text, return_dict=False)[0]
+        return (noisy - (1 - alpha).sqrt() * noise.float()) / alpha.sqrt()
 
     @torch.no_grad()
-    def paint(self, pictures, prompt_rows, steps_run=1):
-        """img2img on the four-step schedule, Euler; 1 step run is strength 0.4, 3 are 0.8."""
+    def paint(self, latents, noise, prompt_rows, steps_run=1):
+        """img2img on the four-step schedule, Euler; 1 step run is strength 0.4, 3 are 0.8.  # pictures"""
         times = list(SCHEDULE[:steps_run])[::-1]
-        state = self.noisy(self.latents.of(pictures), torch.full((len(pictures),), times[0], device=self.device))
+        state = self.noisy(latents, torch.full((len(latents),), times[0], device=self.device), noise)
         for position, time in enumerate(times):
-            now = torch.full((len(pictures),), time, device=self.device)
+            now = torch.full((len(latents),), time, device=self.device)
             clean = self.clean(state, now, prompt_rows)
             if position + 1 < len(times):
                 state = self.follow(state, clean, now, times[position + 1])
@@ -121,32 +108,40 @@ class Painter:
         noise = (noisy - alpha.sqrt() * clean) / (1 - alpha).sqrt()
         return beta.sqrt() * clean + (1 - beta).sqrt() * noise
 
-    def one_pass(self, pictures):
-        return self.paint(pictures, torch.zeros(len(pictures), dtype=torch.long, device=self.device))
+    def output(self, runs):
+        """A pass of the loop at strength 0.4.  # pictures"""
+        return self.paint(runs["state"].float(), runs["noise"].float(), runs["row"])
+
+
+class Begin:
+    """New runs: pictures with a prompt and noise, as half-precision latents."""
+
+    def __init__(self, painter, pictures, count):
+        self.painter, self.pictures, self.count = painter, pictures, count
+
+    @torch.no_grad()
+    def __call__(self):
+        scenes, prompt = self.pictures.sample(self.count), draw_prompt(ROLLOUT_NEUTRAL)
+        state, target = (self.painter.latents.of(x).half() for x in (scenes, edit(scenes, PROMPTS[prompt])))
+        rows = torch.full((self.count,), prompt, device=self.painter.device)
+        return {"state": state, "target": target, "noise": torch.randn_like(state), "row": rows}
 
 
 class Bank:
     """Sources, targets and prompts of some thousand examples, as half-precision latents."""
 
-    def __init__(self, painter, pictures, rollouts, examples):
-        self.painter, self.pictures, self.rollouts, self.examples = painter, pictures, rollouts, examples
+    def __init__(self, painter, pictures, examples):
+        self.painter, self.pictures, self.examples = painter, pictures, examples
 
-    def refresh(self, batch, able):
-        """`able`: the model is good enough for its outputs to be worth learning from."""
-        if able:
-            self.rollouts.advance(self.painter.one_pass, batch)
+    def refresh(self):
         chunks = [self.chunk() for _ in range(max(1, self.examples // CHUNK))]
         self.sources, self.targets, self.rows = (torch.cat(part) for part in zip(*chunks, strict=True))
 
     def chunk(self):
-        prompt = int(torch.multinomial(prompt_weights(), 1))
-        old = int(CHUNK * ROLLOUT_SHARE)
-        originals, states = self.rollouts.draw(old)
-        fresh = self.pictures.sample(CHUNK - old)
-        target = edit(torch.cat([originals, fresh]), PROMPTS[prompt])
+        scenes, prompt = self.pictures.sample(CHUNK), draw_prompt()
         rows = torch.full((CHUNK,), prompt, device=self.painter.device)
         latents = self.painter.latents
-        return latents.of(torch.cat([states, fresh])).half(), latents.of(target).half(), rows
+        return latents.of(scenes).half(), latents.of(edit(scenes, PROMPTS[prompt])).half(), rows
 
     def draw(self, batch):
         picked = torch.randint(len(self.rows), (batch,), device=self.rows.device)
@@ -176,14 +171,28 @@ def estimate(painter, bank, batch, sharp):
     sources, targets, rows = bank.draw(batch)
     times = time_steps(batch, painter.device)
     times[:sharp] = torch.where(torch.rand(sharp, device=times.device) < 0.2, SCHEDULE[1], SCHEDULE[0])
-    noisy = painter.noisy(part_way(sources, targets, times), times)
+    noisy = painter.noisy(part_way(sources, targets, times), times, torch.randn_like(targets))
     return painter.clean(noisy, times, rows, painter.fast), targets, times
 
 
+def hold(painter, runs, passes=UNROLL):
+    """Some passes from the states of runs, in latents: their mean loss, the last result, its targets.
+
+    The gradient goes through all of them. A single pass does best to let some noise through; over many passes under
+    the same noise that adds up, so a loop does better without.
+    """
+    state, targets, noise = (runs[name].float() for name in ("state", "target", "noise"))
+    times, losses = torch.full_like(runs["row"], SCHEDULE[0]), []
+    for _ in range(passes):
+        state = painter.clean(painter.noisy(state, times, noise), times, runs["row"], painter.fast)
+        losses.append(latent_loss(painter, state, targets, times))
+    return torch.stack(losses).mean(), state, targets
+
+
 def latent_loss(painter, clean, targets, times):
-    """Squared error of the clean latents, weighted as v-prediction weighs it, up to a cap."""
-    weight = (1 / (1 - painter.alphas[times])).clamp_max(4)
-    return (weight * (clean - targets).square().mean((1, 2, 3))).mean()
+    """Squared error of the clean latents, weighted by the root of the signal-to-noise ratio of their time step."""
+    alpha = painter.alphas[times]
+    return ((alpha / (1 - alpha)).sqrt() * (clean - targets).square().mean((1, 2, 3))).mean()
 
 
 class PatchDiscriminator(nn.Module):
@@ -224,7 +233,7 @@ def crop_both(first, second, size):
 class Sharpener:
     """The losses on decoded crops and the discriminator with its optimiser."""
 
-    def __init__(self, painter, adversarial=0.04, energy=0.3, fidelity=0.5):
+    def __init__(self, painter, adversarial=0.02, energy=0.3, fidelity=0.5):
         self.painter, self.adversarial, self.energy, self.fidelity = painter, adversarial, energy, fidelity
         self.judge = PatchDiscriminator().to(painter.device)
         self.optimiser = torch.optim.AdamW(self.judge.parameters(), 2e-4, betas=(0.5, 0.9))
@@ -249,30 +258,36 @@ class Sharpener:
 def glance(painter, crops, leg):
     """Numbers and a sheet at the end of a leg; `training.evaluate` measures the exported pipelines."""
     pictures = crops[:: max(1, len(crops) // 16)][:16].to(painter.device).float() / 255
+    latents = painter.latents.of(pictures)
+    noise = torch.randn_like(latents[:1]).expand_as(latents)
     rows = torch.zeros(len(pictures), dtype=torch.long, device=painter.device)
-    neutral = {steps: painter.paint(pictures, rows, steps) for steps in (1, 3)}
-    detail = (detail_energy(neutral[1]) / detail_energy(pictures)).mean().item()
-    leg.log(f"held out, empty prompt: {psnr(neutral[1], pictures):.2f} dB, detail energy x {detail:.2f}")
+    neutral = {steps: painter.paint(latents, noise, rows, steps) for steps in (1, 3)}
+    for steps in (1, 3):
+        detail = relative_detail(neutral[steps], pictures)
+        leg.log(
+            f"held out, empty prompt, {steps} run: {psnr(neutral[steps], pictures):.2f} dB, detail energy x {detail}"
+        )
     sheet = [pictures, neutral[1], neutral[3]]
     for number, prompt in enumerate(PROMPTS[1:], 1):
         goal = edit(pictures, prompt)
-        outputs = {steps: painter.paint(pictures, rows + number, steps) for steps in (1, 3)}
+        outputs = {steps: painter.paint(latents, noise, rows + number, steps) for steps in (1, 3)}
         gains = [psnr(outputs[steps], goal) - psnr(neutral[steps], goal) for steps in (1, 3)]
-        leg.log(f"{prompt!r}: closer to its goal than neutral by {gains[0]:.2f} dB at 0.4, {gains[1]:.2f} dB at 0.8")
+        detail = relative_detail(outputs[1], pictures)
+        leg.log(f"{prompt!r}: nearer to its goal than neutral by {gains[0]:.2f}, {gains[1]:.2f} dB, detail x {detail}")
         sheet.append(outputs[1])
-    free = pictures
-    for _ in range(40):
-        free = (painter.paint(free, rows) * 255).round() / 255
-    detail = (detail_energy(free) / detail_energy(pictures)).mean().item()
-    leg.log(f"40 passes: {psnr(free, pictures):.2f} dB, detail energy x {detail:.2f}")
-    save_sheet(leg.out / "turbo.png", [*sheet, free], columns=10, width=128)
+    save_sheet(leg.out / "turbo.png", sheet, columns=10, width=128)
+    for name, prompt in (("neutral", 0), ("oil", PROMPTS.index("an oil painting"))):
+        runs = {"state": latents, "noise": noise, "row": rows + prompt}
+        free_run(painter, runs, pictures, leg, f"turbo-{name}")
 
 
 def main(argv=None):
     parser = arguments(__doc__.splitlines()[0], batch=256)
     parser.add_argument("--vae", required=True, help="checkpoint of the VAE")
     parser.add_argument("--examples", type=int, default=8192, help="size of the bank")
-    parser.add_argument("--scale", type=float, help="scaling factor of the latents; default: as resumed, or chosen")
+    parser.add_argument(
+        "--scale", type=float, help="scaling factor of the latents; default: as resumed, or by DEVIATION"
+    )
     options = parser.parse_args(argv)
     leg = Leg("turbo", options.out, options.minutes, options.steps, options.span)
     device = set_up(options.seed)
@@ -282,29 +297,34 @@ def main(argv=None):
     if options.resume:
         scale = load_checkpoint(options.resume, modules)["scale"]
     else:
-        scale = choose_scale(vae, pictures.sample(32), networks.alphas_cumulative(device))
+        scale = DEVIATION / Latents(vae, 1.0).of(pictures.sample(64)).std().item()
     scale = options.scale or scale
     modules = {name: module.to(device) for name, module in modules.items()}
     leg.log(f"{networks.parameters_in_millions(*modules.values())} M parameters, latent scale {scale:.3f}")
     painter = Painter(modules, tokenizer, Latents(vae, scale), device)
-    rollouts = Rollouts(pictures, max(16, options.examples // 4), ROLLOUT_ROUNDS)
-    bank, sharpener = Bank(painter, pictures, rollouts, options.examples), Sharpener(painter)
+    count = max(2, int(options.batch * ROLLOUT_SHARE))
+    rollouts = Rollouts(Begin(painter, pictures, count), ROLLOUT_CAPACITY * count, count, ROLLOUT_ROUNDS, ROLLOUT_LOST)
+    bank, sharpener = Bank(painter, pictures, options.examples), Sharpener(painter)
     parameters = [p for module in modules.values() for p in module.parameters()]
-    sharp = min(SHARPEN_BATCH, options.batch // 2)
+    sharp = max(1, int(options.batch * SHARPEN_SHARE / 2))
     optimiser = torch.optim.AdamW(parameters, PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     average, refreshed = Average(modules), -BANK_SECONDS
     while leg.running():
         if leg.elapsed() - refreshed > BANK_SECONDS and (leg.step < 2 or leg.progress() < 0.97):
-            bank.refresh(options.batch, able=leg.progress() > ROLLOUTS_FROM)
+            bank.refresh()
             refreshed = leg.elapsed()
-        clean, targets, times = estimate(painter, bank, options.batch, sharp)
-        loss = latent_loss(painter, clean, targets, times)
+        if leg.progress() > ROLLOUTS_FROM and leg.step % ROLLOUT_EVERY == 0:
+            rollouts.advance(painter)
+        clean, targets, times = estimate(painter, bank, options.batch - count, sharp)
+        held, ends, goals = hold(painter, rollouts.draw(count))
+        loss = latent_loss(painter, clean, targets, times) + HOLD_WEIGHT * held
         if leg.progress() > SHARPEN_FROM:
-            loss = loss + sharpener.loss(clean[:sharp], targets[:sharp])
+            pairs = ((clean, ends), (targets, goals))
+            loss = loss + sharpener.loss(*(torch.cat([first[:sharp], second[:sharp]]) for first, second in pairs))
         step_optimiser(optimiser, loss, parameters, leg.learning_rate(PEAK_RATE))
         average.update()
         if leg.step % 300 == 1:
-            leg.log(f"step {leg.step}, loss {loss.item():.4f}")
+            leg.log(f"step {leg.step}, loss {loss.item():.4f}, runs {rollouts.ages()}")
         if leg.due():
             average.swap()
             leg.save(modules, scale=scale)

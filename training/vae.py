@@ -3,9 +3,10 @@
     python -m training.vae --data untracked/train256 --out untracked/legs --minutes 8
 
 A fresh VAE begins with the linear head start of `linear_start`. Then all of it is trained on L1, squared error,
-gradients and pooled differences, with a faint KL term. Replay: a quarter of each batch is the decoder's own earlier
-output, rounded to 8 bits and up to 20 rounds old, to be mapped back to the original, and an output that is encoded
-again must give the latents it was made from. Both are there so that encode/decode rounds do not drift.
+gradients and pooled differences, with a faint KL term. Three things keep encode/decode rounds from drifting. Replay:
+half of each batch is the decoder's own earlier output, rounded to 8 bits and up to 40 rounds old, to be mapped back to
+the original. An output that is encoded again must give the latents it was made from. And what is decoded from those
+must be the original again: two rounds in one step.
 
 A later leg may keep the encoder as it is (`--freeze-encoder`): models trained on its latents stay valid.
 
@@ -27,9 +28,10 @@ from training.sheets import save_sheet
 PEAK_RATE = 2e-4
 KL_WEIGHT = 1e-6
 HEAD_START = 0.16  # of a first leg's time
-REPLAY_ROUNDS = 20
-REPLAY_SHARE = 0.25  # of the batch
+REPLAY_ROUNDS = 40
+REPLAY_SHARE = 0.5  # of the batch
 CYCLE_WEIGHT = 0.2
+SECOND_WEIGHT = 0.5  # of the second round
 REPLAY_FROM = 0.02  # progress at which replay begins
 
 
@@ -87,8 +89,8 @@ class Replay:
         return rows, self.current[rows].float() / 255, self.originals[rows].float() / 255
 
     def put(self, rows, outputs, restart):
-        """Store outputs as the new state; old ones (or all, on `restart`) make room for fresh pictures."""
-        self.rounds[rows] += 1
+        """Store the outputs of two rounds as the new state; old ones (or all, on `restart`) make room for fresh pictures."""
+        self.rounds[rows] += 2
         over = (self.rounds[rows] >= REPLAY_ROUNDS) | (torch.rand(len(rows), device=rows.device) < 0.05) | restart
         fresh = self.bytes_of(self.pictures.sample(len(rows)))
         gate = over.view(-1, 1, 1, 1)
@@ -109,7 +111,7 @@ class Trainer:
             self.encoder = torch.compile(vae.encoder, dynamic=False)
             self.decoder = torch.compile(vae.decoder, dynamic=False)
         self.optimiser = torch.optim.AdamW(vae.parameters(), rate, betas=(0.9, 0.99), weight_decay=1e-4)
-        self.replay = Replay(pictures, capacity=8 * batch)
+        self.replay = Replay(pictures, capacity=4 * batch)
         self.device = device
 
     def batch_of(self):
@@ -120,7 +122,9 @@ class Trainer:
 
     def posterior(self, inputs):
         """# mean, log variance, both float32"""
-        mean, log_variance = self.vae.quant_conv(self.encoder(inputs)).float().chunk(2, 1)
+        frozen = not self.vae.encoder.conv_in.weight.requires_grad
+        encoder = self.vae.encoder if frozen and not inputs.requires_grad else self.encoder  # one graph less to compile
+        mean, log_variance = self.vae.quant_conv(encoder(inputs)).float().chunk(2, 1)
         return mean, log_variance.clamp(-14, 4)
 
     def again(self, outputs):
@@ -135,11 +139,14 @@ class Trainer:
             mean, log_variance = self.posterior(inputs)
             latents = mean + torch.randn_like(mean) * (log_variance / 2).exp()
             outputs = self.decoder(self.vae.post_quant_conv(latents)).float()
-            cycle = (self.again(outputs) - mean.detach()).square().mean()
+            again = self.again(outputs)
+            cycle = (again - mean.detach()).square().mean()
+            second = self.decoder(self.vae.post_quant_conv(again)).float()
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
-        loss = reconstruction_loss(outputs, targets) + CYCLE_WEIGHT * cycle + KL_WEIGHT * divergence
+        loss = reconstruction_loss(outputs, targets) + SECOND_WEIGHT * reconstruction_loss(second, targets)
+        loss = loss + CYCLE_WEIGHT * cycle + KL_WEIGHT * divergence
         step_optimiser(self.optimiser, loss, self.vae.parameters(), leg.learning_rate(self.rate, hold=0.2))
-        self.replay.put(rows, outputs[-len(rows) :].detach() / 2 + 0.5, restart=leg.progress() < REPLAY_FROM)
+        self.replay.put(rows, second[-len(rows) :].detach() / 2 + 0.5, restart=leg.progress() < REPLAY_FROM)
         return outputs, targets, cycle
 
 

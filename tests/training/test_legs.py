@@ -10,8 +10,10 @@ from diffusers import Flux2KleinPipeline, StableDiffusionImg2ImgPipeline
 from PIL import Image
 from safetensors.torch import load_file
 
-from training import export, klein, linear_start, networks, turbo, vae
+from dltb.models import loading
+from training import export, klein, linear_start, networks, scenes, turbo, vae
 from training.data import dead_leaves, is_held_out
+from training.edits import PROMPTS
 from training.leg import Leg
 
 SIZE = 48  # the widest blur of an edit needs more than 36 pixels
@@ -53,8 +55,12 @@ def legs(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for stage in (klein, turbo):
             patch.setattr(stage, "CHUNK", 8)
+            patch.setattr(stage, "ROLLOUT_EVERY", 1)
+            patch.setattr(stage, "ROLLOUTS_FROM", -1)
+        patch.setattr(turbo, "SHARPEN_FROM", -1)
+        patch.setattr(scenes, "LOOK_AT", (1, 2))
         first = train_legs(folder)
-    export.main([f"--legs={folder}", f"--out={folder / 'weights'}"])
+    export.main([f"--legs={folder}", f"--out={folder / 'weights'}", f"--package={folder / 'package'}"])
     return folder, first
 
 
@@ -118,6 +124,38 @@ def test_turbo_folder_loads_and_shares_the_vae(legs):
     settings = {"num_inference_steps": 4, "strength": 0.4, "guidance_scale": 0.0, "callback_on_step_end": record}
     pipeline(image=picture, prompt="", **settings)
     assert times == [turbo.SCHEDULE[0]]
+
+
+@pytest.mark.parametrize(("strength", "steps_run"), [(0.4, 1), (0.8, 3)])
+def test_turbo_trains_on_what_the_pipeline_runs(legs, strength, steps_run):
+    """Catches another prediction type, schedule, scale or prompt than the exported pipeline has."""
+    folder, _ = legs
+    path = folder / "weights" / export.TURBO
+    pipeline = StableDiffusionImg2ImgPipeline.from_pretrained(path, dtype=torch.float32, safety_checker=None)
+    picture = Image.fromarray((dead_leaves(1, PASS_SIZE)[0] * 255).byte().permute(1, 2, 0).numpy())
+    settings = {"num_inference_steps": 4, "strength": strength, "guidance_scale": 0.0, "output_type": "pt"}
+    answer = pipeline(image=picture, prompt="pixel art", generator=torch.Generator().manual_seed(3), **settings).images
+    scale = pipeline.vae.config.scaling_factor
+    latents = turbo.Latents(vae.load_vae(folder / "vae.safetensors"), scale)
+    modules = {"unet": pipeline.unet, "text_encoder": pipeline.text_encoder}
+    painter = turbo.Painter(modules, networks.turbo_tokenizer(), latents, torch.device("cpu"))
+    pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None].float() / 255
+    generator = torch.Generator().manual_seed(3)
+    posterior = pipeline.vae.encode(pixels * 2 - 1).latent_dist.sample(generator) * scale
+    noise = torch.randn(posterior.shape, generator=generator)
+    row = torch.tensor([PROMPTS.index("pixel art")])
+    torch.testing.assert_close(painter.paint(posterior, noise, row, steps_run), answer, atol=2e-3, rtol=0)
+
+
+def test_package_holds_the_vae_once(legs):
+    """Catches a package with the VAE's tensors twice or not at all, and files other than those it ships today."""
+    folder, _ = legs
+    shipped = loading.SHARED_VAE.parents[1]
+
+    def names(root):
+        return sorted(str(path.relative_to(root)) for path in root.glob("tiny-*/**/*") if path.is_file())
+
+    assert names(folder / "package") == names(shipped)
 
 
 def test_four_steps_are_those_of_the_pipeline(legs):
