@@ -13,6 +13,7 @@ from dltb.continuous import main
 from dltb.imaging.frames import read_image
 from dltb.output.mp4 import Mp4Writer
 from tests.clips import assert_same_run, decoded, files, manifest, sliding_clip, write_clip
+from tests.full_disk import full_disk
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 SMALL = ["--width", "64", "--height", "64", "--save-every", "1"]
@@ -256,8 +257,6 @@ def test_a_fractional_frame_rate_is_kept(tmp_path, small_picture):
 
 def test_a_full_disk_stops_the_run_with_a_line(tmp_path, clip, capsys):
     """Catches a traceback, a half-written PNG, and a run that cannot go on when there is room again."""
-    import resource
-
     argv = [
         "--input",
         str(clip),
@@ -270,12 +269,8 @@ def test_a_full_disk_stops_the_run_with_a_line(tmp_path, clip, capsys):
         "--save-every",
         "1",
     ]
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, before[1]))  # no PNG of this size fits
-    try:
+    with full_disk(60_000):  # no PNG of this size fits
         assert main(argv) == 1
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: cannot write")
     run = tmp_path / "clip_stateful-a0.3"

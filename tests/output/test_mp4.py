@@ -1,8 +1,7 @@
 """Video out: what a player relies on, and segments joined without re-encoding."""
 
-import resource
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from dltb import RunError, UsageError
 from dltb.imaging.video import probe_video, read_video
 from dltb.output.mp4 import Mp4Writer, join_mp4
+from tests.full_disk import full_disk
 
 FILM = Fraction(24000, 1001)
 
@@ -161,23 +161,14 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         Mp4Writer(tmp_path / "gone" / "a.mp4", 96, 64, FILM)
 
 
-@pytest.fixture
-def small_disk() -> Iterator[None]:
-    """Files of this process end at 8 kB: the write fails as it does on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def noise(count: int) -> list[np.ndarray]:
     return [np.random.default_rng(n).integers(0, 256, (64, 96, 3), np.uint8) for n in range(count)]
 
 
 @pytest.mark.parametrize("count", [3, 80])
-def test_a_full_disk_is_a_run_error_and_leaves_nothing(tmp_path: Path, small_disk, count: int) -> None:
+def test_a_full_disk_is_a_run_error_and_leaves_nothing(tmp_path: Path, count: int) -> None:
     """Catches a short file taken for a good one, whether the disk fills while writing or at the very end."""
-    with pytest.raises(RunError, match=r"cannot write .*a\.mp4"):
+    with full_disk(8_000), pytest.raises(RunError, match=r"cannot write .*a\.mp4"):
         write(tmp_path / "a.mp4", noise(count))
     assert list(tmp_path.iterdir()) == []
 
@@ -185,13 +176,8 @@ def test_a_full_disk_is_a_run_error_and_leaves_nothing(tmp_path: Path, small_dis
 def test_a_full_disk_while_joining_keeps_the_parts(tmp_path: Path) -> None:
     """Catches a half-joined video, and parts that are deleted before the whole is safe."""
     parts = [write(tmp_path / f"{n}.mp4", noise(2)) for n in range(4)]
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(RunError, match=r"cannot write .*joined\.mp4"):
-            join_mp4(parts, tmp_path / "joined.mp4", FILM)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with full_disk(20_000), pytest.raises(RunError, match=r"cannot write .*joined\.mp4"):
+        join_mp4(parts, tmp_path / "joined.mp4", FILM)
     assert sorted(tmp_path.iterdir()) == parts
 
 
