@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dltb import UsageError
-from dltb.imaging.flow import Flow, estimate_flow
+from dltb.imaging.flow import METHODS, Flow, estimate_flow, identity
 from dltb.imaging.flow_cache import FlowCache
 
 
@@ -80,3 +80,19 @@ def test_a_place_that_cannot_be_a_folder_is_refused(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="--flow-cache"):
         FlowCache(tmp_path / "file", Counted(), kind="x")
+
+
+def test_methods_have_names_of_their_own(monkeypatch) -> None:
+    """Catches the flow of one method, library or setting read as another's."""
+    from dltb.imaging import flow
+
+    class Own:
+        identity = "own"
+
+    names = {identity(method) for method in (*METHODS, Own())}
+    assert len(names) == len(METHODS) + 1
+    monkeypatch.setattr("cv2.__version__", "0.0")
+    other = identity("farneback")
+    monkeypatch.setitem(flow.FARNEBACK, "levels", 1)
+    assert not {other, identity("farneback")} & names
+    assert other != identity("farneback")

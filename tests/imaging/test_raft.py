@@ -48,3 +48,22 @@ def test_any_size_comes_back(hub):
     flow = Raft("cpu")(frame, np.roll(frame, 2, axis=1))
     assert (flow.shape, flow.dtype) == ((70, 132, 2), np.float32)
     assert np.isfinite(flow).all()
+
+
+def test_its_identity_holds_all_that_rounds(hub, monkeypatch):
+    """Catches a cache that hands on the flows of another device, library or set of weights."""
+    import torchvision
+    from torchvision.models.optical_flow import raft_large
+
+    torch.manual_seed(0)
+    weights = raft_large(weights=None).state_dict()
+    torch.save(weights, hub)
+    first = Raft("cpu").identity
+    assert Raft("cpu").identity == first
+    assert Raft("meta").identity != first
+    for module in (torch, torchvision):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "__version__", "0.0")
+            assert Raft("cpu").identity != first
+    torch.save({name: tensor + 1 for name, tensor in weights.items()}, hub)
+    assert Raft("cpu").identity != first

@@ -128,6 +128,12 @@ def test_differences_name_settings_that_only_one_side_has():
     assert differences({"a": 1}, {"a": 1, "b": 2}) == ["b: not set there, 2 now"]
 
 
+def test_differences_show_texts_that_nobody_sees():
+    """Catches "prompt:  there, fog now", and blanks at an end that are the whole difference."""
+    assert differences({"prompt": ""}, {"prompt": "fog"}) == ["prompt: '' there, fog now"]
+    assert differences({"prompt": "fog "}, {"prompt": "fog"}) == ["prompt: 'fog ' there, fog now"]
+
+
 def _hold(directory, ready, done):
     with locked(directory):
         ready.set()

@@ -66,6 +66,13 @@ def estimate_flow(
     return Flow(find(previous, current), find(current, previous) if backward else None)
 
 
+def identity(method: "str | Motion") -> str:
+    """All that decides a method's flows beside the frames: equal names, equal bits. RAFT names its own."""
+    if isinstance(method, str):
+        return f"{method} {cv2.__version__} {sorted(FARNEBACK.items())}"
+    return method.identity
+
+
 def check_frames(**frames: np.ndarray) -> None:
     """Refuse arrays that are not frames of one size; the names of the arguments name them in the message."""
     for name, frame in frames.items():

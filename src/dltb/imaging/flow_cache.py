@@ -11,12 +11,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from dltb import UsageError
 from dltb.imaging.atomic import write_error
-from dltb.imaging.flow import FARNEBACK, Flow
+from dltb.imaging.flow import Flow
 
 VERSION = 1  # of the files
 MEASURES = ("warp_error", "motion_px")
@@ -26,10 +25,10 @@ class FlowCache:
     """``cache(previous, current)`` gives what ``estimate(previous, current)`` would, from the folder where it is there."""
 
     def __init__(self, folder: Path | str, estimate: Callable[[np.ndarray, np.ndarray], Flow], *, kind: str) -> None:
-        """``kind`` names what ``estimate`` computes beside the forward flow."""
+        """``kind`` names all that decides what ``estimate`` makes of two frames, see ``flow.identity``."""
         self.folder = Path(folder)
         self._estimate = estimate
-        self._how = f"{VERSION} {cv2.__version__} {sorted(FARNEBACK.items())} {kind}".encode()
+        self._how = f"{VERSION} {kind}".encode()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -3,6 +3,7 @@
 Nothing is downloaded: the weights are torchvision's own file in the torch hub cache.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,15 @@ def weights_file() -> Path:
     return path
 
 
+def _where(device: str) -> str:
+    """What rounds: the libraries and the device; on the CPU its threads decide the order of sums."""
+    import torch
+    import torchvision
+
+    on = torch.cuda.get_device_name(device) if device == "cuda" else f"{torch.get_num_threads()} threads"
+    return f"torch {torch.__version__} torchvision {torchvision.__version__} {device} {on}"
+
+
 class Raft:
     """``raft(start, end)``: motion [H, W, 2] float32 px between two frames, uint8 RGB [H, W, 3]."""
 
@@ -55,6 +65,7 @@ class Raft:
             ) from None
         self._net.eval().to(device)
         self._device = device
+        self.identity = f"raft {hashlib.sha256(path.read_bytes()).hexdigest()} {_where(device)}"
 
     def __call__(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         import torch

@@ -118,10 +118,17 @@ def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     plain = json.loads(json.dumps(now))
     keys = sorted(set(there) | set(plain))
     return [
-        f"{key}: {there.get(key, 'not set')} there, {plain.get(key, 'not set')} now"
+        f"{key}: {_shown(there, key)} there, {_shown(plain, key)} now"
         for key in keys
         if there.get(key) != plain.get(key)
     ]
+
+
+def _shown(settings: Mapping[str, Any], key: str) -> str:
+    """A value as a message shows it: in quotes where a text is empty or has blanks at an end."""
+    value = settings.get(key, "not set")
+    hidden = isinstance(value, str) and (not value or value != value.strip())
+    return repr(value) if hidden else str(value)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The video loop: a clip through the model with carried state, then tails that branch from the shared end state."""
 
 import os
+import warnings
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +21,7 @@ from dltb.args.options import (
 )
 from dltb.imaging import make_reprojector, prepare_frame
 from dltb.imaging.evidence import with_evidence
-from dltb.imaging.flow import Flow
+from dltb.imaging.flow import Flow, identity
 from dltb.imaging.flow_cache import FlowCache
 from dltb.imaging.frames import Probe
 from dltb.imaging.mask import unseen
@@ -63,10 +64,16 @@ class Clip:
         count = self.probe.frame_count
         return count if count is None or self.limit is None else min(count, self.limit)
 
-    def sources(self, limit: int | None, point: ResumePoint | None = None, **how: Any) -> Iterator[Source]:
+    def sources(
+        self,
+        limit: int | None,
+        point: ResumePoint | None = None,
+        *,
+        on_note: Callable[[str], None] = warnings.warn,
+    ) -> Iterator[Source]:
         """The fresh frames up to ``limit``, from ``point`` on."""
         point = point or ResumePoint()
-        return from_clip(read_video(self.path, limit, **how), self.prepare, limit, point.start, point.source)
+        return from_clip(read_video(self.path, limit, on_note=on_note), self.prepare, limit, point.start, point.source)
 
 
 @dataclass(frozen=True)
@@ -289,8 +296,7 @@ def _estimate(loop: Loop, speed: SpeedOptions, device: str) -> Callable[[Frame, 
     estimate = partial(measured_flow, backward=backward, method=method)
     if speed.flow_cache is None or loop.motion.vectors:
         return estimate
-    kind = "both ways" if backward else "one way"
-    return FlowCache(speed.flow_cache, estimate, kind=kind if name == "farneback" else f"{name} {kind}")
+    return FlowCache(speed.flow_cache, estimate, kind=f"{identity(method)}{' both ways' if backward else ''}")
 
 
 def _flow_workers() -> int:
