@@ -4,7 +4,7 @@ This module knows the package's version and its kinds of error, and imports noth
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 __version__ = "0.1.0"
@@ -34,6 +34,18 @@ class Interrupted(DltbError):
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
         self.exit_code = 128 + number
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and all that it was raised from, the outermost first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def interruption(error: BaseException) -> BaseException | None:
+    """The signal behind an error: one that arrives during an import comes wrapped as a failed import."""
+    return next((link for link in causes(error) if isinstance(link, Interrupted | KeyboardInterrupt)), None)
 
 
 def lazy_exports(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

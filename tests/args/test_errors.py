@@ -32,6 +32,23 @@ def test_errors_become_one_line(error, code, line, capsys):
     assert capsys.readouterr().err == line + "\n"
 
 
+@pytest.mark.parametrize(("error", "code"), [(Interrupted(15, "stopped"), 143), (KeyboardInterrupt(), 130)])
+def test_a_signal_wrapped_by_an_import_is_the_signal(error, code):
+    """Catches a traceback for a signal that arrived while a library was importing; an error worded here is kept."""
+
+    def wrapping(kind):
+        def work():
+            try:
+                raise error
+            except BaseException as inner:
+                raise kind("Failed to import something") from inner
+
+        return work
+
+    assert run_tool(wrapping(RuntimeError)) == code
+    assert run_tool(wrapping(UsageError)) == 2
+
+
 def test_sigterm_outside_the_passes_ends_with_a_line(capsys):
     """Catches a process that dies without a word while its model loads."""
     assert run_tool(lambda: signal.raise_signal(signal.SIGTERM)) == 143

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dltb import RunError, UsageError
+from dltb import Interrupted, RunError, UsageError
 from dltb.models import MODELS, describe_environment, load_pipeline, loading
 from tests.models.checkpoints import save_checkpoint
 
@@ -167,6 +167,22 @@ def test_causes_are_found_behind_a_wrapper(error: Exception, text: str) -> None:
     message = str(loading.explain_load_error(wrapped, MODELS["flux-schnell"], None))
     assert re.search(text, message)
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("signal", [Interrupted(15, "stopped by SIGTERM"), KeyboardInterrupt()])
+def test_a_signal_during_an_import_is_no_broken_checkpoint(signal: BaseException, monkeypatch) -> None:
+    """Catches "cannot load" with a usage error's exit code where diffusers wrapped the signal as a failed import."""
+
+    def importing(*_: object) -> None:
+        try:
+            raise signal
+        except BaseException as error:
+            raise RuntimeError("Failed to import diffusers.pipelines") from error
+
+    monkeypatch.setattr(loading, "_from_pretrained", importing)
+    with pytest.raises(type(signal)) as caught:
+        load_pipeline(MODELS["tiny-turbo"])
+    assert caught.value is signal
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model.safetensors", "text_encoder/config.json", "vae"])

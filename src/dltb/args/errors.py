@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from dltb import DltbError, Interrupted
+from dltb import DltbError, Interrupted, interruption
 
 # A path that cannot be used is the request's fault (exit 2); any other failure of the system is the run's (exit 1).
 _PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.ELOOP}
@@ -26,7 +26,7 @@ def run_tool(work: Callable[[], int | None]) -> int:
 
 def _run(work: Callable[[], int | None]) -> int:
     try:
-        return work() or 0
+        return _unwrapped(work) or 0
     except DltbError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -37,6 +37,16 @@ def _run(work: Callable[[], int | None]) -> int:
         # What no layer named better: a name that is too long, a folder that cannot be read.
         text = f"{error.strerror or error}: {error.filename}" if error.filename else str(error)
         return _fail(text, 2 if error.errno in _PATH_ERRORS else 1)
+
+
+def _unwrapped(work: Callable[[], int | None]) -> int | None:
+    """A signal during an import, wrapped by the library that was importing, is the signal again."""
+    try:
+        return work()
+    except (RuntimeError, ImportError) as error:
+        if (arrived := interruption(error)) is None:
+            raise
+        raise arrived from None
 
 
 def _fail(message: str, code: int) -> int:

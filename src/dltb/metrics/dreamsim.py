@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dltb import DltbError, RunError, UsageError
+from dltb import DltbError, RunError, UsageError, causes
 from dltb.imaging.atomic import write_error
 from dltb.metrics.table import offline_metrics
 
@@ -317,29 +317,23 @@ _DOWNLOAD_ERRORS = (
 
 
 def _is_download_error(error: BaseException) -> bool:
-    return any(isinstance(link, _DOWNLOAD_ERRORS) for link in _causes(error))
+    return any(isinstance(link, _DOWNLOAD_ERRORS) for link in causes(error))
 
 
 def _may_pass(error: BaseException) -> bool:
     """Whether the same download may well work in a moment: not where the server has said no."""
-    statuses = [link.code for link in _causes(error) if isinstance(link, urllib.error.HTTPError)]
+    statuses = [link.code for link in causes(error) if isinstance(link, urllib.error.HTTPError)]
     return _is_download_error(error) and all(code >= 500 or code in (408, 429) for code in statuses)
 
 
 def _reason(error: BaseException) -> str:
     """The innermost thing that went wrong with a download."""
-    link = next(link for link in _causes(error) if isinstance(link, _DOWNLOAD_ERRORS))
+    link = next(link for link in causes(error) if isinstance(link, _DOWNLOAD_ERRORS))
     if isinstance(link, urllib.error.HTTPError):
         return f"HTTP {link.code}"
     if isinstance(link, zipfile.BadZipFile):
         return "the archive is damaged"
     return str(link.reason) if isinstance(link, urllib.error.URLError) else _first_line(link)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _first_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dltb import DltbError, RunError, UsageError
+from dltb import DltbError, RunError, UsageError, causes, interruption
 from dltb.models.checks import check_offload, check_weights_folder
 from dltb.models.table import WEIGHTS_DIR, ModelSpec
 
@@ -151,6 +151,8 @@ def _one_line_errors(spec: ModelSpec, weights: str | Path | None) -> Iterator[No
     except DltbError:
         raise
     except Exception as error:
+        if (arrived := interruption(error)) is not None:
+            raise arrived from None
         # Whatever from_pretrained raises is about the checkpoint, the network or the memory; the cause stays chained.
         raise explain_load_error(error, spec, weights) from error
 
@@ -161,7 +163,7 @@ def explain_load_error(error: BaseException, spec: ModelSpec, weights: str | Pat
     from huggingface_hub import errors as hub
 
     def caused_by(*kinds: type[BaseException]) -> bool:
-        return any(isinstance(link, kinds) for link in _causes(error))
+        return any(isinstance(link, kinds) for link in causes(error))
 
     status = _http_status(error)
     if caused_by(torch.OutOfMemoryError) or "out of memory" in str(error).lower():
@@ -198,14 +200,8 @@ def _not_cached(spec: ModelSpec) -> str:
     )
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _http_status(error: BaseException) -> int | None:
-    responses = (getattr(link, "response", None) for link in _causes(error))
+    responses = (getattr(link, "response", None) for link in causes(error))
     return next((response.status_code for response in responses if response is not None), None)
 
 
