@@ -87,6 +87,7 @@ def test_vectors_that_harm_stop_before_anything_is_written(tmp_path, clip, vecto
         (["--blend-schedule", "0:0.5", "--anchor-blend", "0.2"], "--anchor-blend and --blend-schedule both say"),
         (["--seed-schedule", "random", "--no-fixed-seed"], "--fixed-seed and --seed-schedule both say"),
         (["--seed-schedule", "0:never"], "unknown seed policy"),
+        (["--seed-schedule", "random", "--profile", "fast"], "--profile fast prepares one kind of pass"),
     ],
 )
 def test_wrong_requests_change_nothing(tmp_path, clip, vectors, argv, says, capsys, monkeypatch):
@@ -200,6 +201,22 @@ def test_schedules_reach_the_passes(tmp_path, clip):
     lines = steps(tmp_path / "clip_stateful-a0.3_tailsfreeze2")
     assert [line["seed"] for line in lines] == [50, 50, 5, 6, 5, 56, 57, 58, 51, 52]
     assert [line["steps_run"] for line in lines] == [1, 1, 1, 1, 4, 4, 4, 4, 4, 4]
+
+
+def test_schedules_run_as_prepared_as_any_run(tmp_path, clip, tiny_turbo, monkeypatch):
+    """Catches a prompt that is encoded on every pass, and run.json without a word about how the passes were made."""
+    encoded, encode = [], tiny_turbo.pipe.encode_prompt
+    monkeypatch.setattr(
+        tiny_turbo.pipe,
+        "encode_prompt",
+        lambda prompt, *args, **how: encoded.append(prompt) or encode(prompt, *args, **how),
+    )
+    argv = ["--input", str(clip), "--max-frames", "6", "--tail-frames", "2", *SMALL, "--output-dir", str(tmp_path)]
+    argv += ["--strength-schedule", "1:0.3,6:1", "--prompt-schedule", "0:stone|4:moss", "--seed-schedule", "increment"]
+    assert continuous.main(argv) == 0
+    assert encoded == ["stone", "moss"]
+    said = manifest(tmp_path / "clip_stateful-a0.3_tailsfreeze2")["profile"]
+    assert (said["name"], said["call"], said["steps_run"]) == ("exact", "direct", 4)
 
 
 def test_a_blend_schedule_ends_in_a_pure_frame(tmp_path, clip):

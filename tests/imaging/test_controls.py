@@ -30,3 +30,20 @@ def test_the_round_trip_is_the_vaes_own(model, picture, request):
     assert np.abs(frame.astype(int) - expected).max() <= 1
     error = np.mean((frame.astype(float) - picture) ** 2)
     assert 10 * np.log10(255**2 / error) > 20
+
+
+@pytest.mark.parametrize("model", ["sdxl-turbo", "flux2-klein-4b"])
+def test_the_round_trip_leaves_the_pipeline_alone(model, random_model, small_picture):
+    """Catches a lent pipeline whose VAE is float32 for the runs that follow."""
+    import torch
+
+    pipe = random_model(model).pipe
+    pipe.vae.to(torch.bfloat16)
+    before = {name: tensor.clone() for name, tensor in pipe.vae.state_dict().items()}
+    try:
+        make_vae_round_trip(pipe, PassSettings())([small_picture], 1)
+        after = pipe.vae.state_dict()
+        assert {tensor.dtype for tensor in after.values()} == {tensor.dtype for tensor in before.values()}
+        assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    finally:
+        pipe.vae.to(torch.float32)

@@ -29,7 +29,7 @@ def counted(pipe):
 
 def test_every_field_of_a_choice_is_in_the_key_or_known_to_be_a_runs_own(choice):
     """Catches a new option of loading, such as a speed profile, that the pool does not tell apart."""
-    known = {"spec", "device", "weights", "offload", "control", "profile", *PER_RUN}
+    known = {"spec", "device", "weights", "offload", "profile", *PER_RUN}
     names = {field.name for field in fields(ModelChoice)}
     assert names <= known, f"decide whether {names - known} changes the loaded pipeline, then add it here"
     for name in names - set(PER_RUN):
@@ -43,11 +43,11 @@ def test_one_load_for_runs_that_differ_in_what_a_pass_is_told(tiny_turbo, choice
         pool.load(replace(choice, settings=replace(choice.settings, prompt=prompt)), print)
     assert len(opened) == 1
     pool.load(replace(choice, control="vae"), print)
-    assert len(opened) == 2, "the control of the autoencoder casts the VAE in place"
+    assert len(opened) == 1
 
 
 def test_a_profile_that_changes_the_pipeline_shares_it_for_one_size_only(choice):
-    """Catches the attention kernel that one leg chose in the next, at another size."""
+    """Catches blocks that are compiled for one size after another until the compiler gives up."""
     larger = replace(choice.settings, width=128)
     assert pipeline_key(replace(choice, settings=larger)) == pipeline_key(choice)
     fast = replace(choice, profile="fast")

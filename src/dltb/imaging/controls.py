@@ -27,7 +27,7 @@ def make_vae_round_trip(pipe: Any, settings: PassSettings) -> Generate:
     """
     import torch
 
-    vae = pipe.vae.to(torch.float32)
+    vae = _own_vae(pipe)
     # Through the pipeline's own image processor, as a pass would; scaling and whitening of latents cancel out.
     processor = pipe.image_processor
 
@@ -40,6 +40,15 @@ def make_vae_round_trip(pipe: Any, settings: PassSettings) -> Generate:
         return to_uint8((decoded / 2 + 0.5).clamp(0, 1))
 
     return _control(round_trip, settings)
+
+
+def _own_vae(pipe: Any) -> Any:
+    """The pipeline's VAE in float32, apart from it: a pipeline may be lent, and offloading hooks stay with it."""
+    import torch
+
+    vae = type(pipe.vae).from_config(pipe.vae.config)
+    vae.load_state_dict(pipe.vae.state_dict())
+    return vae.to(device=pipe._execution_device, dtype=torch.float32).eval()
 
 
 def _control(function: Callable[[np.ndarray], np.ndarray], settings: PassSettings) -> Generate:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,7 @@ def load_model(
     for prompt in choice.schedule.prompts(choice.settings.prompt):
         for text in prompt_notes(pipe, choice.spec, prompt):
             note(text)
-    if not choice.schedule.changes_passes:
-        return under_profile(pipe, choice)
-
-    def make(settings: PassSettings) -> Generate:
-        return make_generate(pipe, choice.spec, settings, choice.device)
-
-    return ScheduledGenerate(make, choice.schedule, choice.settings)
+    return scheduled(pipe, choice) if choice.schedule.changes_passes else under_profile(pipe, choice)
 
 
 def load_chosen(choice: ModelChoice) -> Any:
@@ -147,18 +142,40 @@ def load_chosen(choice: ModelChoice) -> Any:
 
 def under_profile(pipe: Any, choice: ModelChoice) -> Generator:
     """The passes of a loaded pipeline under the profile that was chosen."""
+    settings = choice.settings
+    engine = _engine(pipe, choice, settings.prompt)
+    return Generator(make_generate(pipe, choice.spec, settings, choice.device, call=engine.call), engine.report)
+
+
+def scheduled(pipe: Any, choice: ModelChoice) -> ScheduledGenerate:
+    """The passes of a loaded pipeline under schedules: set up once for every prompt that comes."""
+    report = ProfileReport(choice.profile, "direct")
+
+    @lru_cache(1)  # a prompt seldom comes back, and the graphs of one hold memory
+    def engine_of(prompt: str) -> Any:
+        return _engine(pipe, choice, prompt, report)
+
+    def make(settings: PassSettings) -> Generate:
+        engine = engine_of(settings.prompt)
+        call = engine.at_strength(settings.strength) if choice.spec.uses_strength else engine.call
+        return Generator(make_generate(pipe, choice.spec, settings, choice.device, call=call), report)
+
+    return ScheduledGenerate(make, choice.schedule, choice.settings, report)
+
+
+def _engine(pipe: Any, choice: ModelChoice, prompt: str, report: ProfileReport | None = None) -> Any:
     from dltb.models.direct.engine import make_engine
 
-    settings = choice.settings
-    engine = make_engine(
+    settings, spec = replace(choice.settings, prompt=prompt), choice.spec
+    return make_engine(
         pipe,
-        choice.spec,
-        call_options(choice.spec, settings),
+        spec,
+        call_options(spec, settings),
         profile=choice.profile,
         offload=choice.offload,
-        size=(settings.width or choice.spec.native_size, settings.height or choice.spec.native_size),
+        size=(settings.width or spec.native_size, settings.height or spec.native_size),
+        report=report,
     )
-    return Generator(make_generate(pipe, choice.spec, settings, choice.device, call=engine.call), engine.report)
 
 
 def describe_choice(choice: ModelChoice) -> tuple[dict[str, Any], dict[str, Any]]:

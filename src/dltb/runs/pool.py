@@ -13,7 +13,12 @@ from typing import Any
 from dltb import UsageError
 from dltb.runs.model import ModelChoice, load_chosen, load_model
 
-PER_RUN = ("settings", "given")  # the fields of a choice that change nothing about what is loaded
+PER_RUN = (
+    "settings",
+    "given",
+    "control",
+    "schedule",
+)  # the fields of a choice that change nothing about what is loaded
 
 
 class ModelPool:
@@ -69,8 +74,7 @@ class ModelPool:
 def pipeline_key(choice: ModelChoice) -> tuple:
     """Everything about a choice that decides what is loaded or what is done to it: all but what every pass is told.
 
-    The control is part of it: that of the autoencoder alone casts the pipeline's VAE in place. So is, under a profile that
-    changes the pipeline, the size of a pass: the attention kernel is chosen for it and stays chosen.
+    Under a profile that changes the pipeline the size of a pass is part of it: the compiled blocks are of that size.
     """
     size = None if choice.profile == "exact" else (choice.settings.width, choice.settings.height)
     return (size, *(getattr(choice, field.name) for field in fields(choice) if field.name not in PER_RUN))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from dltb.imaging import PassSettings
 from dltb.imaging.passes import Generate, Pass
 from dltb.loop.schedule import held_at, number_at, seed_at
 from dltb.models import ModelSpec
+from dltb.models.report import ProfileReport
 
 _SCHEDULED = {
     "strength": "strength_schedule",
@@ -20,7 +20,6 @@ _SCHEDULED = {
     "prompt": "prompt_schedule",
     "fixed_seed": "seed_schedule",
 }
-RECENT = 8  # settings whose generate is kept
 
 
 @dataclass(frozen=True)
@@ -81,18 +80,19 @@ class Schedule:
         return {name: keys for name, keys in asdict(self.options).items() if keys}
 
 
+@dataclass(frozen=True)
 class ScheduledGenerate:
     """``generate(images, index)`` that makes each pass with its own settings."""
 
-    def __init__(
-        self, make: Callable[[PassSettings], Generate], schedule: Schedule, base: PassSettings, held: int | None = None
-    ) -> None:
-        self._make = make if hasattr(make, "cache_info") else lru_cache(RECENT)(make)
-        self._schedule, self._base, self._held = schedule, base, held
+    make: Callable[[PassSettings], Generate]
+    schedule: Schedule
+    base: PassSettings
+    report: ProfileReport  # of all passes together
+    held: int | None = None  # the pass at which a tail took the schedules over
 
     def __call__(self, images: np.ndarray | Sequence[np.ndarray], index: int) -> Pass:
-        return self._make(self._schedule.settings(self._base, index, held=self._held))(images, index)
+        return self.make(self.schedule.settings(self.base, index, held=self.held))(images, index)
 
     def held_at(self, index: int) -> "ScheduledGenerate":
         """The same as it stands at pass ``index`` of the main loop, for a tail; seeds go on counting."""
-        return ScheduledGenerate(self._make, self._schedule, self._base, index)
+        return replace(self, held=index)

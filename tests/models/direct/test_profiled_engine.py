@@ -1,5 +1,8 @@
 """A pipeline under a profile: which call is made, what is reported, and what stays as it was."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +27,39 @@ def test_exact_is_direct_and_offload_is_the_pipeline(random_model, small_picture
         for engine in engines
     ]
     assert np.array_equal(*frames)
+
+
+@pytest.mark.parametrize("key", ["sd-turbo", "sdxl-turbo", "flux-schnell"])
+def test_one_engine_takes_every_strength(key, random_model, small_picture) -> None:
+    """Catches steps of the strength before, and stages that still read what another strength's steps have replaced."""
+    pipe, spec = random_model(key)
+    for offload in (False, True):
+        engine = make_engine(pipe, spec, call_options(spec, SETTINGS), offload=offload, size=(64, 64))
+        for strength in (0.5, 1.0, 0.5):
+            settings = replace(SETTINGS, strength=strength)
+            plain = run_pass(pipe, spec, small_picture, settings, make_generator("cpu", 1))
+            call = engine.at_strength(strength)
+            made = run_pass(pipe, spec, small_picture, settings, make_generator("cpu", 1), call=call)
+            assert np.array_equal(made.frame, plain.frame)
+            assert (made.steps_run, made.sigma_start) == (plain.steps_run, plain.sigma_start)
+
+
+def test_native_attention_is_set_too(monkeypatch) -> None:
+    """Catches the kernel of the set-up before, left in place where PyTorch's own choice wins."""
+    from dltb.models.direct import fast
+
+    chosen = []
+    transformer = SimpleNamespace(dtype=torch.float32, set_attention_backend=chosen.append)
+    direct = SimpleNamespace(
+        device=SimpleNamespace(type="cuda"),
+        attention_shape=lambda height, width: (1, 2, 1, 8),
+        pipe=SimpleNamespace(transformer=transformer),
+    )
+    monkeypatch.setattr(torch, "randn", lambda shape, **_: None)
+    for quick in ("_native_flash", "native"):
+        monkeypatch.setattr(fast, "_attention_ms", lambda name, _, quick=quick: 1.0 if name == quick else 2.0)
+        fast.choose_attention(direct, 64, 64)
+    assert chosen == ["_native_flash", "native"]
 
 
 def test_the_first_call_of_every_shape_is_set_up(capsys) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dltb.imaging.passes import Made, first_sigma, quantise
+from dltb.imaging.passes import Call, Made, first_sigma, quantise
 
 Stage = Callable[..., torch.Tensor]  # tensors in, one tensor out; nothing else changes between two calls
 Wrap = Callable[[str, Stage], Stage]  # (name, stage) -> what runs in its place
@@ -78,13 +78,28 @@ class Direct(ABC):
         size = frames[0].shape[:2]
         if size != self._size:
             self.prepare(*size)
-            self._size = size
+            self._size, self.schedule = size, None
+        if self.schedule is None:
+            self.set_steps(*size)
         pixels = self.run(frames, generator)
         return Made(pixels, len(self.schedule.timesteps), self.schedule.sigma_start)
 
+    def at_strength(self, strength: float) -> Call:
+        """The passes of another strength: only the steps change, so embeddings and stages are these."""
+
+        def call(frames: Sequence[np.ndarray], generator: torch.Generator) -> Made:
+            if strength != self.options["strength"]:
+                self.options["strength"], self.schedule = strength, None
+            return self(frames, generator)
+
+        return call
+
+    def prepare(self, height: int, width: int) -> None:  # noqa: B027 - some families have nothing to prepare
+        """Make everything but the steps that is the same on every pass of this size (px); stages may read it."""
+
     @abstractmethod
-    def prepare(self, height: int, width: int) -> None:
-        """Make everything that is the same on every pass of this size (px)."""
+    def set_steps(self, height: int, width: int) -> None:
+        """Make the schedule of this size (px) and of the options; stages read none of it."""
 
     @abstractmethod
     def run(self, frames: Sequence[np.ndarray], generator: torch.Generator) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """A loaded pipeline under a profile: the call that makes its passes, and the report of what that came to."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ class Engine:
 
     call: Call
     report: ProfileReport
+    at_strength: Callable[[float], Call]  # the call of another strength, for a model that has one
 
 
 def make_engine(
@@ -30,19 +31,28 @@ def make_engine(
     profile: str = "exact",
     offload: bool = False,
     size: tuple[int, int],
+    report: ProfileReport | None = None,
 ) -> Engine:
     """Set a pipeline up under ``profile``, for passes of ``size`` (width, height, px); fast and fp8 change it in place.
 
     A pipeline that is offloaded, or that the direct path does not cover, is called as it comes, its prompt encoded once.
+    ``report`` is one to go on with, where a run sets up several engines.
     """
-    report = ProfileReport(profile, "direct")
+    report = report or ProfileReport(profile, "direct")
     direct = None if offload else make_direct(pipe, options, wrap=_wrapping(pipe, report))
     if direct is None:
         report.call = "pipeline"
-        return Engine(pipeline_call(pipe, spec, embedded_options(pipe, options)), report)
+        return _as_it_comes(pipe, spec, embedded_options(pipe, options), report)
     if profile != "exact":
         _change(direct, report, size)
-    return Engine(direct, report)
+    return Engine(direct, report, direct.at_strength)
+
+
+def _as_it_comes(pipe: Any, spec: ModelSpec, options: Mapping[str, Any], report: ProfileReport) -> Engine:
+    def at_strength(strength: float) -> Call:
+        return pipeline_call(pipe, spec, {**options, "strength": strength})
+
+    return Engine(pipeline_call(pipe, spec, options), report, at_strength)
 
 
 def _wrapping(pipe: Any, report: ProfileReport) -> Wrap:

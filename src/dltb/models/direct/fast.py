@@ -56,8 +56,7 @@ def choose_attention(direct: Direct, height: int, width: int) -> str | None:
     best = min(times, key=times.__getitem__)
     if times[best] > WORTH_A_CHANGE * times["native"]:
         best = "native"
-    if best != "native":
-        transformer.set_attention_backend(best)
+    transformer.set_attention_backend(best)  # "native" too: a pipeline may have been set up before
     return f"{best} (probe: {', '.join(f'{name} {ms:.2f} ms' for name, ms in times.items())})"
 
 

@@ -36,6 +36,15 @@ class FluxImg2Img(Direct):
         return {**kept, "prompt_embeds": encoded[0], "pooled_prompt_embeds": encoded[1]}
 
     def prepare(self, height: int, width: int) -> None:
+        pipe, dtype = self.pipe, self.embeds.dtype
+        side = pipe.vae_scale_factor * 2
+        self._latent_size = height, width = 2 * (height // side), 2 * (width // side)
+        self.image_ids = pipe._prepare_latent_image_ids(1, height // 2, width // 2, self.device, dtype)
+        self.guidance = None
+        if pipe.transformer.config.guidance_embeds:
+            self.guidance = torch.full([1], self.options["guidance_scale"], device=self.device, dtype=torch.float32)
+
+    def set_steps(self, height: int, width: int) -> None:
         pipe, steps = self.pipe, self.options["num_inference_steps"]
         scale, config = pipe.vae_scale_factor, pipe.scheduler.config
         mu = calculate_shift(
@@ -49,13 +58,7 @@ class FluxImg2Img(Direct):
         retrieve_timesteps(pipe.scheduler, steps, self.device, sigmas=sigmas, mu=mu)
         timesteps, _ = pipe.get_timesteps(steps, self.options["strength"], self.device)
         self.keep_schedule(timesteps)
-        dtype = self.embeds.dtype
-        self._latent_size = height, width = 2 * (height // (scale * 2)), 2 * (width // (scale * 2))
-        self.image_ids = pipe._prepare_latent_image_ids(1, height // 2, width // 2, self.device, dtype)
-        self.times = [step.expand(1).to(dtype) / 1000 for step in timesteps]
-        self.guidance = None
-        if pipe.transformer.config.guidance_embeds:
-            self.guidance = torch.full([1], self.options["guidance_scale"], device=self.device, dtype=torch.float32)
+        self.times = [step.expand(1).to(self.embeds.dtype) / 1000 for step in timesteps]
 
     def run(self, frames: Sequence[np.ndarray], generator: torch.Generator) -> torch.Tensor:
         pipe, vae, dtype = self.pipe, self.pipe.vae, self.embeds.dtype

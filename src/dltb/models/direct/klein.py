@@ -48,7 +48,7 @@ class Klein(Direct):
         return {**kept, "prompt_embeds": embeds}
 
     def prepare(self, height: int, width: int) -> None:
-        pipe, steps = self.pipe, self.options["num_inference_steps"]
+        pipe = self.pipe
         self._grid = tuple(side // (pipe.vae_scale_factor * 2) for side in (height, width))
         self._known.clear()
         self._reference_ids.clear()
@@ -56,6 +56,9 @@ class Klein(Direct):
         self._shape = (1, channels, *self._grid)
         empty = torch.empty(self._shape)
         self.latent_ids = pipe._prepare_latent_ids(empty).to(self.device)
+
+    def set_steps(self, height: int, width: int) -> None:
+        pipe, steps = self.pipe, self.options["num_inference_steps"]
         sigmas = np.linspace(1.0, 1 / steps, steps)
         if getattr(pipe.scheduler.config, "use_flow_sigmas", False):
             sigmas = None
@@ -105,16 +108,19 @@ class Klein(Direct):
         return self.pipe._pack_latents(self.pipe._encode_vae_image(image=image, generator=None))
 
     def _denoise(self, seen: torch.Tensor, time: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        return self.pipe.transformer(
-            hidden_states=seen,
-            timestep=time,
-            guidance=None,
-            encoder_hidden_states=self.embeds,
-            txt_ids=self.text_ids,
-            img_ids=ids,
-            joint_attention_kwargs=None,
-            return_dict=False,
-        )[0]
+        return self.pipe.transformer(**self._denoiser_arguments(seen, time, ids))[0]
+
+    def _denoiser_arguments(self, seen: torch.Tensor, time: torch.Tensor, ids: torch.Tensor) -> dict[str, Any]:
+        return {
+            "hidden_states": seen,
+            "timestep": time,
+            "guidance": None,
+            "encoder_hidden_states": self.embeds,
+            "txt_ids": self.text_ids,
+            "img_ids": ids,
+            "joint_attention_kwargs": None,
+            "return_dict": False,
+        }
 
     def _decode(self, latents: torch.Tensor) -> torch.Tensor:
         pipe, vae = self.pipe, self.pipe.vae
@@ -140,7 +146,7 @@ class KleinKV(Klein):
             if cache is None:
                 predicted, cache = self._first_step(latents, time, references, ids)
             else:
-                predicted = self._transformer(latents, time, self.latent_ids, kv_cache=cache, kv_cache_mode="cached")[0]
+                predicted = self._later_step(latents, time, cache)
             latents = scheduler.step(predicted, step, latents, return_dict=False)[0]
         cache.clear()
         return latents
@@ -149,18 +155,9 @@ class KleinKV(Klein):
         self, latents: torch.Tensor, time: torch.Tensor, references: torch.Tensor, ids: torch.Tensor
     ) -> tuple[torch.Tensor, Any]:
         seen, all_ids = torch.cat([references, latents], dim=1), torch.cat([ids, self.latent_ids], dim=1)
-        how = {"kv_cache_mode": "extract", "num_ref_tokens": references.shape[1]}
-        return self._transformer(seen, time, all_ids, **how)
+        arguments = self._denoiser_arguments(seen.to(self.pipe.transformer.dtype), time, all_ids)
+        return self.pipe.transformer(**arguments, kv_cache_mode="extract", num_ref_tokens=references.shape[1])
 
-    def _transformer(self, seen: torch.Tensor, time: torch.Tensor, ids: torch.Tensor, **cache: Any) -> Any:
-        return self.pipe.transformer(
-            hidden_states=seen.to(self.pipe.transformer.dtype),
-            timestep=time,
-            guidance=None,
-            encoder_hidden_states=self.embeds,
-            txt_ids=self.text_ids,
-            img_ids=ids,
-            joint_attention_kwargs=None,
-            return_dict=False,
-            **cache,
-        )
+    def _later_step(self, latents: torch.Tensor, time: torch.Tensor, cache: Any) -> torch.Tensor:
+        arguments = self._denoiser_arguments(latents.to(self.pipe.transformer.dtype), time, self.latent_ids)
+        return self.pipe.transformer(**arguments, kv_cache=cache, kv_cache_mode="cached")[0]

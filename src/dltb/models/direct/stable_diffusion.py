@@ -49,7 +49,7 @@ class StableDiffusion(Direct):
         embeds = text["prompt_embeds"]
         return (torch.cat([text["negative_prompt_embeds"], embeds]) if self.guided else embeds,)
 
-    def prepare(self, height: int, width: int) -> None:
+    def set_steps(self, height: int, width: int) -> None:
         steps = self.options["num_inference_steps"]
         self.pipe.scheduler.set_timesteps(steps, device=self.device)
         timesteps, _ = self.pipe.get_timesteps(steps, self.options["strength"], self.device)
@@ -133,7 +133,6 @@ class StableDiffusionXL(StableDiffusion):
         return (embeds, pooled)
 
     def prepare(self, height: int, width: int) -> None:
-        super().prepare(height, width)
         self.conditions = (*self.conditions[:2], self._size_numbers(height, width))
 
     def _size_numbers(self, height: int, width: int) -> torch.Tensor:
