@@ -61,7 +61,8 @@ def run(args: argparse.Namespace, make_conditioning: Callable | None = None, *, 
 
     It gets ``args`` as given here; what it returns is described in dltb.loop.conditioning. ``load`` lends a model.
     """
-    from dltb.runs.video import LoopOptions, run_video
+    from dltb.runs.video import run_video
+    from dltb.runs.video_setup import LoopOptions
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}

@@ -50,7 +50,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
     """Run with parsed flags; ``load`` lends a model that is loaded already."""
-    from dltb.runs.video import LoopOptions, run_video
+    from dltb.runs.video import run_video
+    from dltb.runs.video_setup import LoopOptions
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
     beyond = LoopOptions(*(read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions)))
