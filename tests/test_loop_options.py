@@ -193,6 +193,14 @@ def test_memory_that_is_gone_stops_a_resume(tmp_path, clip, monkeypatch, capsys)
     assert "memory_main_pass_0010.npz cannot be read" in capsys.readouterr().err
 
 
+def test_methods_of_flow_share_a_cache_and_no_flow(tmp_path, clip):
+    """Catches a run that reads the flow of another method from the cache."""
+    argv = ["--input", str(clip), "--max-frames", "3", *SMALL, "--flow-cache", str(tmp_path / "flows")]
+    for files, method in ((2, "farneback"), (4, "dis"), (4, "dis"), (6, "none")):
+        assert continuous.main([*argv, "--flow", method, "--output-dir", str(tmp_path / method), "--overwrite"]) == 0
+        assert len(list((tmp_path / "flows").iterdir())) == files
+
+
 def test_schedules_reach_the_passes(tmp_path, clip):
     """Catches a schedule that is read and not used: seeds, strength and tails as the key frames say."""
     argv = ["--input", str(clip), "--max-frames", "8", "--tail-frames", "2", *SMALL, "--output-dir", str(tmp_path)]
