@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dltb.pages.write import page_names
 from dltb.report import main
 
 
@@ -114,6 +115,22 @@ def test_several_runs(runs, tmp_path, capsys):
     assert 'href="report.html"' in (out / pages[0]).read_text()
     assert (out / told[0]["full"][0]).is_file()
     assert "No statistics of dltb-compare: it takes runs of a clip" in text
+
+
+def test_no_page_replaces_another(runs, tmp_path):
+    """Catches runs whose names become the same file name, and a run called report whose page is the index's."""
+    root, out = tmp_path / "runs", tmp_path / "out"
+    for name in ("a/b", "a_b", "report"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        runs.copy(runs.still, root / "made").rename(root / name)
+    assert main([str(root), "--out", str(out)]) == 0
+    told = data_of(out / "report.html")["runs"]
+    assert sorted(run["label"] for run in told) == ["a/b", "a_b", "report"]
+    pages = sorted(path.name for path in out.iterdir())
+    assert len(pages) == 4
+    assert all(f'href="{page}"' in (out / "report.html").read_text() for page in pages if page != "report.html")
+    assert "report-2.html" in pages
+    assert page_names(["a_b", "A_B", "a_b-2"]) == ["a_b.html", "A_B-2.html", "a_b-2-2.html"]
 
 
 def test_runs_of_a_clip_are_compared(runs, tmp_path):

@@ -1,5 +1,7 @@
 """The server of dltb-view, as a browser, another site, or an attacker would ask it."""
 
+import json
+
 import pytest
 from starlette.testclient import TestClient
 
@@ -58,6 +60,38 @@ def test_reports_link_to_files_that_are_served(client, runs):
     assert (part.status_code, len(part.content)) == (206, 100)
 
 
+def test_a_report_of_what_is_linked_from_outside(runs, tmp_path):
+    """Catches a report that fails, or links to what is not served, where frames or a video are links out of the root."""
+    run = runs.copy(runs.anchored, tmp_path / "root")
+    for name in ("frames", "tail_free.mp4"):
+        (run / name).symlink_to((run / name).rename(tmp_path / name))
+    with TestClient(build_app(tmp_path / "root", runs.clip), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/runs").status_code == 200
+        answer = client.get(f"/report/{run.name}")
+    assert answer.status_code == 200
+    assert "frame_0024.png" not in answer.text
+    assert "it lies outside the root" in answer.text
+    assert f"/files/{run.name}/tail_black.mp4" in answer.text
+
+
+def test_a_report_says_that_its_run_was_killed(runs, tmp_path):
+    """Catches a kept report that says running forever: a killed process changes no file."""
+    import subprocess
+    import sys
+
+    run = runs.copy(runs.still, tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    told = json.loads((run / "run.json").read_text()) | {"status": "running"}
+    told["sessions"][-1] |= {"pid": process.pid, "ended": None}
+    (run / "run.json").write_text(json.dumps(told))
+    with TestClient(build_app(tmp_path), base_url="http://127.0.0.1") as client:
+        assert "its process is gone" not in client.get(f"/report/{run.name}").text
+        process.kill()
+        process.wait()
+        assert "its process is gone" in client.get(f"/report/{run.name}").text
+    process.stdin.close()
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -91,6 +125,16 @@ def test_this_machine_gets_in(client, host):
     assert client.get("/api/runs", headers=own).status_code == 200
     visit = {"Host": host, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
     assert client.get("/", headers=visit).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_start_no_report(client, runs, site):
+    """Catches a link or a window of another site that keeps every core busy; one's own bookmark works."""
+    visit = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    address = f"/report/{name(runs, runs.still)}"
+    for asked in (address, "/%72eport/x", f"/compare?run={name(runs, runs.still)}&run={name(runs, runs.feedback)}"):
+        assert client.get(asked, headers=visit | {"Sec-Fetch-Site": site}).status_code == 403
+    assert client.get(address, headers=visit | {"Sec-Fetch-Site": "none"}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,19 @@ def test_names_that_lead_out_of_the_root(runs, tmp_path):
     assert [name for name in ("..", "out", "/", str(tmp_path), "", "\0") if shelf.find(name) is not None] == []
 
 
+@pytest.mark.parametrize("linked", ["frames", "frames/frame_0003.png"])
+def test_a_linked_picture_is_left_out_and_spoils_no_list(runs, tmp_path, linked):
+    """Catches one run with a link out of the root that takes the list of all runs with it."""
+    root = tmp_path / "root"
+    run, other = runs.copy(runs.still, root / "a"), runs.copy(runs.still, root / "b")
+    outside = (run / linked).rename(tmp_path / "outside.png")
+    (run / linked).symlink_to(outside)
+    os.utime(outside, (2e9, 2e9))  # the newest
+    told = {summary["name"]: summary["picture"] for summary in Shelf(root).summaries()}
+    assert told[f"a/{run.name}"] is None
+    assert told[f"b/{other.name}"][0] == f"b/{other.name}/frames/frame_0003.png"
+
+
 def test_numbers_that_no_browser_reads(log, tmp_path):
     """Catches a page that stops because a pass recorded an infinite warp error."""
     from dltb.pages.shelf import Json

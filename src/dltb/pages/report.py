@@ -29,7 +29,7 @@ PANEL_TITLES = {
 ABOUT = ("tool", "dltb", "id", "schema", "median_seconds_per_pass", "metric", "cycle", "stability", "profile")
 SHORT_FACTS = ("model", "prompt", "mode", "conditioning", "anchor_blend", "strength", "seed", "width", "height")
 
-Link = Callable[[Path], str]  # a file of the run -> what the page writes into href and src
+Link = Callable[[Path], str | None]  # a file of the run -> what the page writes into href and src; None: not handed out
 
 
 @dataclass(frozen=True)
@@ -204,5 +204,8 @@ def _videos(run: Run, link: Link) -> Iterator[dict[str, str]]:
 
 def _video(run: Run, name: str, link: Link) -> dict[str, str]:
     path = run.directory / name
+    if path.is_file():
+        href = link(path)
+        return {"name": name, "missing": "it lies outside the root"} if href is None else {"name": name, "href": href}
     missing = "it comes when the run ends" if run.status == "running" else "it is not there; dltb-assemble makes one"
-    return {"name": name, "href": link(path)} if path.is_file() else {"name": name, "missing": missing}
+    return {"name": name, "missing": missing}

@@ -39,6 +39,7 @@ REPORTS_KEPT = 8
 COMPARED = 8  # runs on one page
 THUMBNAILS_KEPT = 1000
 THUMBNAIL = 256  # px
+EXPENSIVE = ("/report", "/compare")  # pages that are made when they are asked for, by every core
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -136,9 +137,12 @@ def refused(request: Request) -> str | None:
     origin = headers.get("origin")
     if origin is not None and origin != f"http://{host}":
         return "other sites cannot read from this server"
-    visit = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not visit:
+    if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+        return None
+    if headers.get("sec-fetch-mode") != "navigate" or headers.get("sec-fetch-dest") != "document":
         return "other sites cannot read from this server"
+    if request.scope["path"].startswith(EXPENSIVE):
+        return "other sites cannot start this; open it from the list of runs"
     return None
 
 
@@ -186,7 +190,11 @@ class Pages:
 
     def _prepared(self, directory: Path) -> RunPage:
         files = (directory / "run.json", directory / "steps.jsonl", directory / "frames", directory)
-        stamp = (directory, *(path.stat().st_mtime_ns for path in files if path.exists()))
+        stamp = (
+            directory,
+            self._shelf.status(directory),
+            *(path.stat().st_mtime_ns for path in files if path.exists()),
+        )
         with self._lock:
             return _remembered(self._reports, stamp, REPORTS_KEPT, lambda: prepare(_read(directory), self._options))
 
@@ -231,8 +239,9 @@ class Pages:
             raise HTTPException(404)
         return path
 
-    def _link(self, path: Path) -> str:
-        return f"/files/{quote(self._shelf.name_of(path))}"
+    def _link(self, path: Path) -> str | None:
+        name = self._shelf.name_of_file(path)
+        return None if name is None else f"/files/{quote(name)}"
 
 
 def _read(directory: Path) -> Any:

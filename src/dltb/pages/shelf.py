@@ -31,7 +31,7 @@ class Shelf:
         return place if place is not None and (place / "run.json").is_file() else None
 
     def file(self, name: str) -> Path | None:
-        """A picture, video or table inside a run directory or of a sweep; None for anything else."""
+        """A picture, video or table inside a run directory; None for anything else."""
         place = self._inside(name)
         if place is None or place.suffix not in SHOWN or not place.is_file():
             return None
@@ -47,9 +47,18 @@ class Shelf:
             return None
         return None if any(part.startswith(".") for part in parts) else place
 
-    def name_of(self, path: Path) -> str:
-        """The name of a path below the root."""
-        return path.resolve().relative_to(self.root).as_posix()
+    def name_of(self, directory: Path) -> str:
+        """The name of a run directory."""
+        return directory.resolve().relative_to(self.root).as_posix()
+
+    def name_of_file(self, path: Path) -> str | None:
+        """The name under which ``file`` hands a path out; None where it does not, as with a link out of the root."""
+        place = self.file(os.fspath(path))
+        return None if place is None else place.relative_to(self.root).as_posix()
+
+    def status(self, directory: Path) -> str:
+        """A key of STATUSES."""
+        return run_status(self.manifest(directory), time.time() - last_change(directory))
 
     def summaries(self) -> list[dict[str, Any]]:
         """Every run in a few JSON values, in order of names."""
@@ -59,19 +68,19 @@ class Shelf:
         """One run in a few JSON values."""
         manifest, log = self.manifest(directory), directory / "steps.jsonl"
         step = self._unchanged("step", log, _stamp(log), lambda: _last_step(log)) or {}
-        changed = last_change(directory)
         latest = self.latest(directory)
+        picture = None if latest is None else self.name_of_file(latest)
         expected = mapping(manifest.get("expected"))
         return {
             "name": self.name_of(directory),
-            "status": run_status(manifest, time.time() - changed),
+            "status": self.status(directory),
             "tool": manifest.get("tool"),
             "model": mapping(manifest.get("settings")).get("model"),
             "phase": step.get("phase"),
             "pass": step.get("pass"),
             "expected": expected.get(step.get("phase")),
-            "changed": int(changed),
-            "picture": None if latest is None else [self.name_of(latest), _stamp(latest)[0]],
+            "changed": int(last_change(directory)),
+            "picture": None if picture is None else [picture, _stamp(latest)[0]],
         }
 
     def manifest(self, directory: Path) -> Mapping[str, Any]:

@@ -1,5 +1,6 @@
 """From paths on the command line to pages on disk."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,6 +74,18 @@ def labels_of(runs: Sequence[Run]) -> list[str]:
     return [Path(os.path.relpath(place, shared)).as_posix() for place in places]
 
 
+def page_names(labels: Sequence[str]) -> list[str]:
+    """File names beside the index, one a label; those that would be the same, on any file system, are numbered."""
+    names: list[str] = []
+    taken = {PAGE}
+    for label in labels:
+        stem = label.replace("/", "_")
+        endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        names.append(next(name for end in endings if (name := f"{stem}{end}.html").casefold() not in taken))
+        taken.add(names[-1].casefold())
+    return names
+
+
 def check_page(path: Path) -> None:
     """Refuse to write over a file that is no page of ours."""
     if path.is_dir():
@@ -98,8 +111,7 @@ def _write_several(runs: Sequence[Run], options: PageOptions, folder: Path, *, r
     from dltb.pages.comparison import Member, comparison_page
 
     index, labels = folder / PAGE, labels_of(runs)
-    names = [f"{label.replace('/', '_')}.html" for label in labels]
-    places = [folder / name if apart else run.directory / PAGE for run, name in zip(runs, names, strict=True)]
+    places = [folder / name for name in page_names(labels)] if apart else [run.directory / PAGE for run in runs]
     for place in (index, *places):
         check_page(place)
     members = []
