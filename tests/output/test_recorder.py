@@ -1,5 +1,6 @@
 """The run directory from the inside: order, checkpoints, and what an interrupted run leaves."""
 
+import contextlib
 import json
 import threading
 from dataclasses import replace
@@ -143,6 +144,30 @@ def test_a_failing_disk_stops_the_run_and_keeps_what_is_good(tmp_path, monkeypat
         assert play(recorder, MAIN).start == 10
         play(recorder, TAIL)
     assert_same_results(whole_run(tmp_path / "unbroken"), tmp_path / "run")
+
+
+@pytest.mark.parametrize("fails", ["", "loop", "disk"])
+def test_trackers_live_on_one_thread(tmp_path, monkeypatch, fails):
+    """Catches a tracker that keeps its run by thread (mlflow) and is started on one thread and ended on another."""
+    from accelerate.tracking import TensorBoardTracker
+
+    import dltb.output.recorder as module
+
+    threads = {}
+    for name in ("start", "log", "finish"):
+        method = getattr(TensorBoardTracker, name)
+
+        def told(self, *args, name=name, method=method, **options):
+            threads[name] = threading.current_thread().name
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(TensorBoardTracker, name, told)
+    if fails == "disk":
+        monkeypatch.setattr(module.checkpoints, "save", lambda *args: 1 / 0)
+    outcome = contextlib.nullcontext() if not fails else pytest.raises((RunError, ZeroDivisionError))
+    with outcome, RunRecorder(replace(plan(tmp_path / "run"), log_with=["tensorboard"])) as recorder:
+        play(recorder, MAIN, 18 if fails == "loop" else None)
+    assert threads == dict.fromkeys(("start", "log", "finish"), "writer")
 
 
 def test_a_kill_before_the_end_forgets_no_pass(tmp_path, monkeypatch):

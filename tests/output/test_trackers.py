@@ -21,11 +21,12 @@ def read(folder):
 def test_tensorboard_gets_numbers_frames_and_settings(tmp_path):
     """Catches scalars without a step, frames in another layout, and settings that the tracker refuses."""
     notes = []
-    with Trackers(["tensorboard"], tmp_path, "run", notes.append) as tracked:
-        tracked.start({"prompt": "an oil painting", "tail_modes": ["freeze"], "weights": None, "strength": 0.4})
-        for step in (1, 2):
-            tracked.log("main", step, {"seconds": 0.5 * step, "seed": 7, "sigma_start": None})
-        tracked.log_frame("main", 2, FRAME)
+    tracked = Trackers(["tensorboard"], tmp_path, "run", notes.append)
+    tracked.start({"prompt": "an oil painting", "tail_modes": ["freeze"], "weights": None, "strength": 0.4})
+    for step in (1, 2):
+        tracked.log("main", step, {"seconds": 0.5 * step, "seed": 7, "sigma_start": None})
+    tracked.log_frame("main", 2, FRAME)
+    tracked.finish()
     assert notes == []
     events = read(tmp_path / "trackers" / "run")
     assert [(e.step, e.value) for e in events.Scalars("main/seconds")] == [(1, 0.5), (2, 1.0)]
@@ -38,12 +39,13 @@ def test_tensorboard_gets_numbers_frames_and_settings(tmp_path):
 def test_a_tracker_that_fails_stops_no_run(tmp_path, monkeypatch):
     """Catches hours of passes lost to a tracker's server, and the same complaint on every pass."""
     notes = []
-    with Trackers(["tensorboard"], tmp_path, "run", notes.append) as tracked:
-        tracked.start({})
-        monkeypatch.setattr("accelerate.tracking.TensorBoardTracker.log", lambda *a, **k: 1 / 0)
-        for step in (1, 2, 3):
-            tracked.log("main", step, {"seconds": 1.0})
-            tracked.log_frame("main", step, FRAME)
+    tracked = Trackers(["tensorboard"], tmp_path, "run", notes.append)
+    tracked.start({})
+    monkeypatch.setattr("accelerate.tracking.TensorBoardTracker.log", lambda *a, **k: 1 / 0)
+    for step in (1, 2, 3):
+        tracked.log("main", step, {"seconds": 1.0})
+        tracked.log_frame("main", step, FRAME)
+    tracked.finish()
     assert notes == ["the run goes on without tensorboard: division by zero"]
 
 

@@ -100,9 +100,10 @@ class RunRecorder:
                 folder.mkdir(exist_ok=True)
             self._log = stack.enter_context(self._open_log())
             name = f"{self.directory.name}-{self._manifest['id']}"
-            self._trackers = stack.enter_context(Trackers(self.plan.log_with, self.directory, name, self.note))
+            self._trackers = Trackers(self.plan.log_with, self.directory, name, self.note)
             self._writer = WriteBehind()
-            self._writer.submit(self._trackers.start, self.plan.settings)  # where it logs: some keep a run by thread
+            stack.callback(self._writer.close, self._trackers.finish)  # after run.json: a server may keep it waiting
+            self._writer.submit(self._trackers.start, self.plan.settings)
             self._stack = stack.pop_all()
         return self
 
@@ -208,7 +209,7 @@ class RunRecorder:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._stack:
-            late = self._writer.close()
+            late = self._writer.drain()
             # Where the writer failed, the loop only ran into it: the writer's error is the cause.
             cause = late or error
             if cause is None:

@@ -7,8 +7,7 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -39,14 +38,11 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 class Trackers:
-    """The trackers of one run; use as a context manager."""
+    """The trackers of one run. Some keep their run by thread, so all methods are called on one."""
 
     def __init__(self, names: Sequence[str], directory: Path, run_name: str, note: Callable[[str], None]) -> None:
         self._names, self._folder, self._run_name, self._note = names, directory / FOLDER, run_name, note
         self._open: dict[str, Any] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def start(self, settings: Mapping[str, Any]) -> None:
         """Open every tracker and hand it the settings."""
@@ -70,7 +66,8 @@ class Trackers:
             with self._giving_up(name):
                 _log_frame(name, tracker, f"{phase}/frame", frame, step)
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def finish(self) -> None:
+        """Close every tracker."""
         for name in list(self._open):
             with self._giving_up(name):
                 self._open.pop(name).finish()
