@@ -330,3 +330,15 @@ def test_the_first_frame_alone(tmp_path: Path, clip: Path, monkeypatch: pytest.M
     panels = saved[0].axes[:3]
     assert [len(axes.patches) for axes in panels] == [2, 3, 3]  # the source has no error to itself
     assert {axes.get_xticklabels()[0].get_text() for axes in panels} == {"whole frame"}
+
+
+def test_stable_legs_of_a_sweep(clip, tmp_path, capsys):
+    """Catches different legs that count as one since neither has a frames folder: a sweep leaves two frames in the leg."""
+    legs = [make_run(tmp_path / name, clip, sources_of(clip)) for name in ("one", "two")]
+    for leg in legs:
+        for frame in (leg / "frames").iterdir():
+            frame.rename(leg / frame.name)
+        (leg / "frames").rmdir()
+    assert "is given twice" in refused(capsys, legs[0], legs[0])
+    assert main([*map(str, legs), "--source", str(clip), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "compare.csv").is_file()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dltb.models.memory import GIB, is_out_of_memory
+from dltb.output.files import check_report
 from dltb.probe import main
 from dltb.runs.probing import smallest_card
 
@@ -26,6 +27,7 @@ def test_what_klein_takes(tmp_path, capsys):
     assert 0.1 < native["loaded"] <= native["peak_allocated"] < facts["installed_gib"]
     assert native["seconds_per_pass"] > 0
     assert facts["environment"]["device"] == "cpu"
+    assert check_report(str(report), tool="dltb-probe", flag="--json") == report, "the next probe may replace it"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,22 @@ def test_what_cannot_be_probed_is_one_line(argv, says, capsys):
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert says in error
+
+
+def test_the_report_replaces_only_reports(tmp_path, capsys):
+    """Catches a file of the user's that is overwritten, and minutes of loading before the report cannot be written."""
+    mine = tmp_path / "mine.json"
+    mine.write_text('{"mine": 1}')
+    argv = ["--model", "tiny-turbo", *SMALL, "--device", "cpu", "--json"]
+    for path, says in (
+        (tmp_path / "no" / "x.json", "is not a folder"),
+        (mine, "was not written by dltb-probe"),
+        (mine / "x.json", "is not a folder"),
+        ("", "--json is empty"),
+    ):
+        assert main([*argv, str(path)]) == 2
+        assert says in capsys.readouterr().err
+    assert mine.read_text() == '{"mine": 1}'
 
 
 def test_out_of_memory_is_seen_behind_its_one_line():

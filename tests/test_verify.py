@@ -139,8 +139,32 @@ def test_what_contradicts_the_reference_is_a_usage_error(folder, tmp_path, capsy
     ]:
         assert verify.main([*arguments, "--device", "cpu"]) == 2
         assert text in capsys.readouterr().err
+    for arguments, text in [
+        (["--profile", "fast"], "--capture records the model as it comes"),
+        (["--report", str(tmp_path / "r.json")], "--capture judges nothing"),
+    ]:
+        assert (
+            verify.main(["--model", "tiny-klein", "--device", "cpu", "--capture", str(tmp_path / "x"), *arguments]) == 2
+        )
+        assert text in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
     (folder / "reference.safetensors").write_bytes(b"half")
     assert verify.main(["--model", "tiny-klein", "--device", "cpu", "--reference", str(folder)]) == 2
+
+
+def test_the_report_replaces_only_reports(folder, tmp_path, capsys, monkeypatch) -> None:
+    """Catches a file of the user's that is overwritten, or refused only after the model has loaded."""
+    code, report = _replay(folder)
+    assert (code, report["tool"]) == (0, "dltb-verify")
+    assert _replay(folder)[0] == 0, "one of its own"
+    monkeypatch.setattr("dltb.runs.verification.load_chosen", lambda choice: pytest.fail("loaded before the check"))
+    mine = tmp_path / "mine.json"
+    mine.write_text("[]")
+    for path, says in ((mine, "was not written by dltb-verify"), (mine / "x.json", "is not a folder")):
+        argv = ["--model", "tiny-klein", "--device", "cpu", "--reference", str(folder), "--report", str(path)]
+        assert verify.main(argv) == 2
+        assert says in capsys.readouterr().err
+    assert mine.read_text() == "[]"
 
 
 @pytest.mark.slow

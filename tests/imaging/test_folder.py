@@ -97,6 +97,12 @@ def test_run_directory_or_frames_folder(tmp_path: Path, given: str) -> None:
     assert run_directory(frames) == tmp_path / "run"
 
 
+def test_frames_beside_run_json(tmp_path: Path) -> None:
+    """Catches results of a sweep's stable leg, which has no frames folder, that land beside the leg."""
+    leg = touch(tmp_path / "leg", ["frame_0001.png", "run.json"])
+    assert run_directory(find_frames(leg)) == leg
+
+
 def test_the_current_folder_has_a_parent(tmp_path: Path, monkeypatch) -> None:
     """Catches `Path(".").parent`, which is the folder itself."""
     monkeypatch.chdir(touch(tmp_path / "run" / "frames", ["frame_0001.png"]))

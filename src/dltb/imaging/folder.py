@@ -62,7 +62,12 @@ def find_frames(path: Path | str) -> Path:
 
 
 def run_directory(frames: Path) -> Path:
-    """The folder that holds a frames folder, where the results about those frames go."""
+    """The run that frames belong to, where the results about them go: the folder that holds theirs.
+
+    It is their own folder where run.json lies beside them, as a sweep leaves a stable leg.
+    """
+    if (frames / "run.json").is_file():
+        return frames
     return frames.absolute().parent if frames.name in ("", ".", "..") else frames.parent
 
 

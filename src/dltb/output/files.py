@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,24 @@ def check_output(path: Path, *, is_ours: Callable[[Path], bool], tool: str, othe
         raise UsageError(f"{path}: cannot write in {place}; {otherwise}")
     if os.path.lexists(path) and not is_ours(path):
         raise UsageError(f"{path} exists and was not written by {tool}; {otherwise}")
+
+
+def check_report(text: str | None, *, tool: str, flag: str) -> Path | None:
+    """The JSON report that ``flag`` asks for, refused as by ``check_output``."""
+    if text is None:
+        return None
+    if not text:
+        raise UsageError(f"{flag} is empty; give a file, or leave the flag out")
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} {path}: {path.parent} is not a folder")
+    check_output(path, is_ours=partial(is_report, tool=tool), tool=tool, otherwise=f"give another {flag}")
+    return path
+
+
+def is_report(path: Path, *, tool: str) -> bool:
+    """Whether an existing file is a JSON report of ``tool``, by its first key."""
+    return first_bytes(path).lstrip("{ \r\n").startswith(f'"tool": "{tool}"')
 
 
 def first_bytes(path: Path) -> str:

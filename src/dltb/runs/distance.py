@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dltb.imaging.frames import read_image
 from dltb.metrics.distances import DistanceSummary, Metric, check_size, summarize
 from dltb.metrics.dynamics import Growth, Measured, growth_rate, measure_run, table_columns
 from dltb.metrics.tables import Columns, write_columns
-from dltb.output.files import check_output, first_bytes, first_line, write_json
+from dltb.output.files import check_output, first_line, is_report, write_json
 from dltb.output.progress import watched
 from dltb.output.run_directory import belongs_to, locked
 from dltb.runs.metric import MetricChoice, choose_metric, describe_metric, inert_options, load_chosen, summary_text
@@ -116,7 +117,7 @@ def find_outputs(options: DistanceOptions, folder: Path) -> tuple[Path, Path | N
     report = Path(options.json) if options.json is not None else None
     if report and table.resolve() == report.resolve():
         raise UsageError(f"--out and --json are the same file, {table}")
-    for path, flag, is_ours in ((table, "--out", is_table), (report, "--json", is_report)):
+    for path, flag, is_ours in ((table, "--out", is_table), (report, "--json", partial(is_report, tool=TOOL))):
         if path is None:
             continue
         if not path.parent.is_dir():
@@ -129,11 +130,6 @@ def is_table(path: Path) -> bool:
     """Whether an existing file is a table of this tool, by its header."""
     head = first_line(path).split(",")
     return len(head) >= 3 and head[0] == "frame" and head[1].endswith("_to_ref") and head[2].endswith("_to_prev")
-
-
-def is_report(path: Path) -> bool:
-    """Whether an existing file is a JSON report of this tool, by its first key."""
-    return first_bytes(path).lstrip("{ \n").startswith(f'"tool": "{TOOL}"')
 
 
 def measure(found: Found, metric: Metric, choice: MetricChoice) -> Measured:

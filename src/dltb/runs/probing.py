@@ -1,11 +1,9 @@
 """How much memory a model takes on this machine: loaded, at its peak, and whether it needs --offload."""
 
-import json
 import statistics
 import sys
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +12,15 @@ from dltb import RunError, UsageError
 from dltb.args.options import ModelOptions
 from dltb.args.probe_options import ProbeOptions
 from dltb.imaging import prepare_frame
-from dltb.imaging.atomic import replacing
 from dltb.imaging.frames import read_image
 from dltb.models import memory
 from dltb.models.environment import describe_environment
 from dltb.models.memory import GIB
+from dltb.output.files import check_report, write_json
 from dltb.runs.inputs import find_input
 from dltb.runs.model import ModelChoice, choose_model, load_model
 
+TOOL = "dltb-probe"
 CONTEXT = 0.7 * GIB  # bytes that CUDA itself takes of a card, and a little air
 CARDS = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141)  # GB, of cards that can be rented or bought
 
@@ -41,6 +40,7 @@ class Measured:
 def run_probe(input_text: str, model: ModelOptions, options: ProbeOptions) -> int:
     """Try the model in the device's memory, with --offload if it does not fit, and say what it took."""
     path = find_input(input_text)
+    report = check_report(options.json, tool=TOOL, flag="--json")
     choice = choose_model(model)
     references = _references(choice, options)
     if options.card_gb is not None:
@@ -53,8 +53,8 @@ def run_probe(input_text: str, model: ModelOptions, options: ProbeOptions) -> in
     if not tried[0].fits and not choice.offload and choice.device != "cpu":
         tried.append(_try(replace(choice, offload=True), images, options.passes))
         print(_line(tried[1]))
-    if options.json:
-        _write(Path(options.json), choice, references, options, tried)
+    if report is not None:
+        write_json(report, _facts(choice, references, options, tried))
     if not tried[-1].fits:
         raise RunError(f"{choice.spec.key} does not fit here, not even with --offload: take a larger card")
     print(_verdict(tried[-1], choice))
@@ -133,8 +133,9 @@ def smallest_card(peak: float) -> int | None:
     return next((card for card in CARDS if peak + CONTEXT <= 0.97 * card * GIB), None)
 
 
-def _write(path: Path, choice: ModelChoice, references: int, options: ProbeOptions, tried: list[Measured]) -> None:
-    facts: dict[str, Any] = {
+def _facts(choice: ModelChoice, references: int, options: ProbeOptions, tried: list[Measured]) -> dict[str, Any]:
+    return {
+        "tool": TOOL,
         "date": datetime.now(UTC).date().isoformat(),
         "model": choice.spec.key,
         "size": [choice.settings.width, choice.settings.height],
@@ -145,5 +146,3 @@ def _write(path: Path, choice: ModelChoice, references: int, options: ProbeOptio
         "tried": [asdict(way) for way in tried],
         "environment": describe_environment(choice.device),
     }
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(facts, indent=2) + "\n")

@@ -13,19 +13,19 @@ from dltb.imaging import PassSettings, make_generator, prepare_frame, run_pass
 from dltb.imaging.frames import read_image
 from dltb.imaging.passes import call_arguments, call_options
 from dltb.models.environment import describe_environment
-from dltb.output.files import write_json
+from dltb.output.files import check_report, write_json
 from dltb.runs.inputs import find_input
 from dltb.runs.model import ModelChoice, choose_model, load_chosen
+
+TOOL = "dltb-verify"
 
 
 def run_verify(input_text: str, model: ModelOptions, verify: VerifyOptions, *, given: Collection[str] = ()) -> int:
     """Capture, or replay and judge; returns the exit code, 1 when a check failed or none ran."""
     from dltb.models.verification.reference import Reference
 
-    if verify.capture and verify.reference:
-        raise UsageError("--capture makes a reference and --reference reads one: give one of the two")
-    if model.offload:
-        raise UsageError("verification replays the parts of a model by themselves: leave --offload away")
+    _check_flags(model, verify)
+    report = check_report(verify.report, tool=TOOL, flag="--report")
     choice = choose_model(model, given)
     reference = Reference.load(Path(verify.reference)) if verify.reference else None
     if reference is not None:
@@ -37,16 +37,27 @@ def run_verify(input_text: str, model: ModelOptions, verify: VerifyOptions, *, g
         reference.save(Path(verify.capture))
         print(f"reference: {Path(verify.capture).resolve()}, {reference.about['steps']} steps")
         return 0
-    return _judge(replay_reference(reference, pipe, choice), verify)
+    return _judge(replay_reference(reference, pipe, choice), report)
 
 
-def _judge(report: Any, verify: VerifyOptions) -> int:
-    print(report.table())
-    if verify.report is not None:
-        write_json(Path(verify.report), report.as_dict())
-        print(f"report: {verify.report}")
-    if report.failures:
-        raise RunError(f"not verified: {'; '.join(report.failures)}")
+def _check_flags(model: ModelOptions, verify: VerifyOptions) -> None:
+    if verify.capture and verify.reference:
+        raise UsageError("--capture makes a reference and --reference reads one: give one of the two")
+    if verify.capture and model.profile != "exact":
+        raise UsageError(f"--capture records the model as it comes: give --profile {model.profile} with --reference")
+    if verify.capture and verify.report is not None:
+        raise UsageError("--capture judges nothing: give --report with --reference")
+    if model.offload:
+        raise UsageError("verification replays the parts of a model by themselves: leave --offload away")
+
+
+def _judge(found: Any, report: Path | None) -> int:
+    print(found.table())
+    if report is not None:
+        write_json(report, {"tool": TOOL, **found.as_dict()})
+        print(f"report: {report}")
+    if found.failures:
+        raise RunError(f"not verified: {'; '.join(found.failures)}")
     print("verified")
     return 0
 
