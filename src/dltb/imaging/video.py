@@ -30,7 +30,7 @@ _HIGHEST_FPS = 1000  # cameras reach 960; above that it is a container's clock
 _SCANNED_PACKETS = 250
 
 # ITU-T H.273 matrix coefficients.
-_RGB, _BT709, _UNSPECIFIED, _BT601, _BT2020 = 0, 1, 2, 5, 9
+_BT709, _UNSPECIFIED, _BT601 = 1, 2, 5
 # swscale's fast paths shift RGB by about one level, and a feedback loop adds that up; this costs 1 ms at 512 px.
 _EXACT = (
     Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT | Interpolation.FULL_CHR_H_INP

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from dltb.args.report_options import ReportOptions
 from dltb.imaging.flow_colours import flow_wheel
 from dltb.models.table import MODELS
 from dltb.pages.curves import charts_of
@@ -37,8 +38,8 @@ class PageOptions:
     """How much a page shows."""
 
     clip: Path | None = None
-    side: int = 224  # px, longer side of a thumbnail
-    limit: int = 300  # passes of a stretch that the scrubber holds
+    side: int = ReportOptions.thumbnail  # px, longer side of a thumbnail
+    limit: int = ReportOptions.frames  # passes of a stretch that the scrubber holds
     motion_every: int | None = None  # passes between two that flow is estimated for; None: what is affordable
     embed: bool = False
 
@@ -61,8 +62,10 @@ def prepare(run: Run, options: PageOptions) -> RunPage:
     """Make pictures and curves of every stretch of a run."""
     pictures = Pictures()
     footage = Footage(run, options.clip)
-    how = {name: getattr(options, name) for name in ("side", "limit", "motion_every")}
-    shown = tuple(show(footage, stretch, pictures, **how) for stretch in run.stretches)
+    shown = tuple(
+        show(footage, stretch, pictures, side=options.side, limit=options.limit, motion_every=options.motion_every)
+        for stretch in run.stretches
+    )
     charts = tuple(charts_of(run, stretch, one.measured) for stretch, one in zip(run.stretches, shown, strict=True))
     return RunPage(run, shown, charts, pictures)
 
