@@ -88,6 +88,7 @@ def planned(folder: Path, legs: int) -> None:
         directory.mkdir(parents=True)
         for name in ("run.json", "drift_metrics.csv", "stabilization_report.csv"):
             os.link(done / name, directory / name)
+        os.link(done.parent / "measured.json", directory.parent / "measured.json")
     write_record(root, {}, found.legs)
     collect = seconds(lambda: run("dltb.sweep", "--collect", str(root)))
     complete = seconds(lambda: run("dltb.sweep", str(grid), "--plan", "--output-dir", str(root)))

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dltb import RunError, UsageError
-from dltb.args.options import ModelOptions
+from dltb.args.options import ModelOptions, ScheduleOptions
 from dltb.imaging.passes import PassSettings
 from dltb.runs.model import ModelChoice, choose_model
 from dltb.runs.pool import PER_RUN, ModelPool, pipeline_key
+from dltb.runs.schedule import Schedule
 
 
 @pytest.fixture
@@ -42,6 +43,9 @@ def test_one_load_for_runs_that_differ_in_what_a_pass_is_told(tiny_turbo, choice
     for prompt in ("", "fog"):
         pool.load(replace(choice, settings=replace(choice.settings, prompt=prompt)), print)
     assert len(opened) == 1
+    schedule = Schedule(ScheduleOptions(prompt_schedule=((0, ""), (2, "fog"))))
+    pool.load(replace(choice, schedule=schedule), print)
+    assert len(opened) == 1, "what changes from pass to pass is told the pass"
     pool.load(replace(choice, control="vae"), print)
     assert len(opened) == 1
 

@@ -101,6 +101,10 @@ def test_two_legs_of_one_name_are_refused(tmp_path, values):
             "measure = ['dltb-drift --evry 2']\n[fixed]\ntool = 'iterate'",
             "measure: 'dltb-drift --evry 2': unrecognized",
         ),
+        (
+            "measure = ['dltb-distance']\n[fixed]\ntool = 'distance-loop'",
+            "measure: dltb-distance is not for dltb-distance-loop, which measures itself",
+        ),
         ("[[leg]]\nname = '../up'", "'../up' names a directory"),
         ("[product]\nseed = { 'a/b' = 1 }", "'a/b' names a directory"),
         ("preset = 'klein'\n[fixed]", "preset: unknown preset 'klein'; known: blend-sweep"),

@@ -137,6 +137,18 @@ def test_an_error_in_a_lane_reaches_the_sweep():
         list(in_lanes(Waiting(tasks, retries=0, keep_going=False), [Broken(0)]))
 
 
+def test_no_leg_begins_after_a_stop(tmp_path):
+    """Catches a leg that a lane had just taken when Ctrl-C came, and that then runs to its end."""
+    lane = processes.ProcessLane({})
+    lane.open()
+    try:
+        lane.stop()
+        with pytest.raises(LaneLost, match="the sweep was stopped"):
+            lane.carry_out(Task(Leg("one", "dltb-iterate", {}), tmp_path, (), 1))
+    finally:
+        lane.close()
+
+
 def test_workers_are_pinned_to_one_device_each(monkeypatch):
     """Catches two workers on one card while another is idle, and cards that the user has hidden."""
     import torch

@@ -21,7 +21,7 @@ from typing import Any
 
 from dltb import UsageError
 from dltb.sweeps import naming
-from dltb.sweeps.tools import Value, check_flag, check_tool, parse_measure
+from dltb.sweeps.tools import LOOP_TOOLS, MEASURING_TOOLS, Value, check_flag, check_tool, parse_measure
 
 TABLES = ("fixed", "product", "zip")
 SECTIONS = ("preset", "measure", *TABLES, "leg")
@@ -89,10 +89,21 @@ def _grid(name: str, source: str, content: Mapping[str, Any]) -> Grid:
     try:
         whole = _with_preset(content)
         _check_sections(whole)
-        measure = tuple(parse_measure(line) for line in whole.get("measure", DEFAULT_MEASURE))
-        return Grid(name, _legs(whole), measure)
+        grid = Grid(name, _legs(whole), tuple(map(parse_measure, whole.get("measure", DEFAULT_MEASURE))))
+        _check_measure(grid)
+        return grid
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
+
+
+def _check_measure(grid: Grid) -> None:
+    """Refuse what would write over the table that a leg's own tool makes."""
+    for tool in dict.fromkeys(leg.tool for leg in grid.legs):
+        for words in grid.measure:
+            if MEASURING_TOOLS[words[0]].leaves == LOOP_TOOLS[tool].leaves:
+                raise UsageError(
+                    f"measure: {words[0]} is not for {tool}, which measures itself; set its metric instead"
+                )
 
 
 def _with_preset(content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ Imports no torch; what a model says to its settings is asked once for each combi
 import functools
 import shutil
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def _plan_leg(leg: Leg, grid: Grid, directory: Path) -> PlannedLeg:
         state=_state(run, LOOP_TOOLS[leg.tool].leaves, grid.measure),
         passes=LOOP_TOOLS[leg.tool].passes(values, source.frames),
         made=sum(run.manifest.get("passes", {}).values()) if run else 0,
-        load_key=(model, *(str(values.get(name)) for name in ("weights", "device", "offload", "profile", "control"))),
+        load_key=_load_key(values, model, width, height),
         pass_key=(
             model,
             width,
@@ -89,6 +89,12 @@ def _plan_leg(leg: Leg, grid: Grid, directory: Path) -> PlannedLeg:
         save_every=values.get("save_every", 1),
         filmed=leg.tool in ("dltb-iterate", "dltb-continuous", "dltb-klein"),
     )
+
+
+def _load_key(values: Mapping[str, Any], model: str, width: int, height: int) -> tuple:
+    """runs.pool.pipeline_key by what the flags say, before torch says what the devices are."""
+    size = None if values.get("profile", "exact") == "exact" else (width, height)
+    return (model, size, *(str(values.get(name)) for name in ("weights", "device", "offload", "profile")))
 
 
 def uses_strength(model: str) -> bool:
@@ -139,14 +145,14 @@ def _check_same_input(run: Run, source: _Source) -> None:
         )
 
 
-def _state(run: Run | None, own_table: str | None, measure: Iterable[Sequence[str]]) -> str:
+def _state(run: Run | None, own_table: str | None, measure: Sequence[Sequence[str]]) -> str:
     if run is None:
         return NEW
     if run.manifest.get("status") != "complete":
         return UNFINISHED
     if own_table is not None and not (run.directory / own_table).exists():
         return UNMEASURED
-    return UNMEASURED if not_measured(run.directory, measure) else COMPLETE
+    return UNMEASURED if not_measured(run, measure) else COMPLETE
 
 
 def describe(planned: Sequence[PlannedLeg], root: Path, *, workers: int) -> Iterator[str]:

@@ -24,6 +24,7 @@ class ProcessLane:
         self._process: multiprocessing.Process | None = None
         self._connection: Connection | None = None
         self._busy = self._stopped = False
+        self._turn = threading.Lock()  # between a leg that begins and a stop
 
     def open(self) -> None:
         """Start the process."""
@@ -37,9 +38,12 @@ class ProcessLane:
 
     def carry_out(self, task: Task) -> Outcome:
         """Hand the leg to the process and wait for what becomes of it."""
-        self._busy = True
         try:
-            self._connection.send(task)
+            with self._turn:
+                if self._stopped:
+                    raise LaneLost("the sweep was stopped")
+                self._connection.send(task)
+                self._busy = True
             return self._connection.recv()
         except (EOFError, OSError):
             self._process.join()
@@ -49,9 +53,10 @@ class ProcessLane:
 
     def stop(self) -> None:
         """Have the process finish its pass, if it makes one, and end."""
-        self._stopped = True
-        if self._busy and self._process.is_alive():
-            self._process.terminate()
+        with self._turn:
+            self._stopped = True
+            if self._busy and self._process.is_alive():
+                self._process.terminate()
 
     def close(self) -> None:
         """Wait for the process to end."""

@@ -1,16 +1,15 @@
 """Lanes that are Ray actors: one for each GPU of a cluster, with a loaded pipeline of its own.
 
 Ray places the actors, restarts them elsewhere when a machine is lost, and shows legs by name in its dashboard. Where the
-machines share the sweep's directory, a leg is made in place, and a lost one goes on from its frames. Where they do not, a
-leg is made in a folder of the actor's machine, a lost one is made anew, and its files come back with the outcome.
+machines share the sweep's directory, a leg is made in place, and a lost one goes on from its frames. Where they do not, what
+there is of a leg goes to the actor's machine and its files come back with the outcome; a lost one goes on from what the
+driver has.
 """
 
-import io
 import logging
 import os
 import signal
 import socket
-import tarfile
 import tempfile
 import time
 import uuid
@@ -21,12 +20,13 @@ from typing import Any
 
 import ray
 
-from dltb import UsageError
+from dltb import Interrupted, UsageError
+from dltb.imaging.atomic import replacing
 from dltb.runs.inputs import describe_input, find_input
 from dltb.runs.pool import ModelPool
 from dltb.sweeps.executors import LaneLost, Waiting, in_lanes
 from dltb.sweeps.plan import parsed
-from dltb.sweeps.root import replace_leg
+from dltb.sweeps.root import pack_leg, replace_leg, take_leg
 from dltb.sweeps.work import Outcome, Task, carry_out_logged
 
 MARK = ".driver"  # a file in the sweep's directory; whoever reads the right word in it shares that directory
@@ -48,18 +48,32 @@ class Worker:
 
     def __init__(self) -> None:
         self._pool = ModelPool()
-        self._own = Path(tempfile.mkdtemp(prefix="dltb-sweep-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="dltb-sweep-")
+        self._own = Path(self._folder.name)
 
-    def ready(self) -> bool:
-        """Answers once the actor runs."""
-        return True
+    def sees(self, root: Path, mark: str) -> bool:
+        """Whether this machine shares the sweep's directory; answers once the actor runs."""
+        return _read(root / MARK) == mark
 
-    def carry_out(self, task: Task, mark: str, source: Input) -> tuple[Outcome, bytes | None]:
-        """Carry out a leg; the files of the leg come back as a tar archive where the driver would not see them."""
-        is_shared = _read(task.root / MARK) == mark
-        here = replace(task, root=task.root if is_shared else self._own / mark, input=self._place(source))
-        outcome = carry_out_logged(here, self._pool, quiet=True)
-        return outcome, None if is_shared else pack(here.root / task.leg.name)
+    def carry_out(
+        self, task: Task, mark: str, source: Input, begun: tuple[Any, ...] = ()
+    ) -> tuple[Outcome, bytes | None]:
+        """Carry out a leg; the files of the leg come back as a tar archive where the driver would not see them.
+
+        ``begun`` holds a reference to such an archive of what the driver has of the leg, if anything.
+        """
+        if self.sees(task.root, mark):
+            return carry_out_logged(replace(task, input=self._place(source)), self._pool, quiet=True), None
+        with tempfile.TemporaryDirectory(prefix="leg-", dir=self._own) as folder:
+            here = replace(task, root=Path(folder), input=self._place(source))
+            for reference in begun:
+                replace_leg(here.root, task.leg.name, ray.get(reference))
+            outcome = carry_out_logged(here, self._pool, quiet=True)
+            return outcome, pack_leg(here.root / task.leg.name)
+
+    def leave(self) -> None:
+        """Remove what the actor has put on its machine."""
+        self._folder.cleanup()
 
     def _place(self, source: Input) -> Path:
         """The input on this machine: where it is on the driver's, or a copy under the same name."""
@@ -67,8 +81,9 @@ class Worker:
             return source.path
         copy = self._own / "inputs" / source.digest / source.path.name
         if not copy.exists():
-            copy.parent.mkdir(parents=True)
-            copy.write_bytes(ray.get(source.content[0]))
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(copy) as temporary:
+                temporary.write_bytes(ray.get(source.content[0]))
         return copy
 
 
@@ -79,26 +94,20 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def pack(directory: Path) -> bytes:
-    """A directory as a tar archive, its own name left out; PNG and mp4 would not shrink."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.add(directory, arcname=".")
-    return packed.getvalue()
-
-
 class RayLane:
     """One actor."""
 
-    def __init__(self, actor: Any, mark: str, inputs: dict[Path, Input]) -> None:
+    def __init__(self, actor: Any, root: Path, mark: str, inputs: dict[Path, Input]) -> None:
         self._actor, self._mark, self._inputs = actor, mark, inputs
-        self._stopped = False
+        self._root = root.absolute()  # the actor has a working directory of its own
+        self._stopped = self._idle = self._shares = False
 
     def open(self) -> None:
         """Wait until the actor has a place in the cluster, for as long as that takes."""
         while not self._stopped:
             try:
-                ray.get(self._actor.ready.remote())
+                self._shares = ray.get(self._actor.sees.remote(self._root, self._mark))
+                self._idle = True
                 return
             except ray.exceptions.RayActorError:
                 time.sleep(SOON)
@@ -106,13 +115,19 @@ class RayLane:
     def carry_out(self, task: Task) -> Outcome:
         """Hand the leg to the actor and wait for what becomes of it."""
         method = self._actor.carry_out.options(name=task.leg.name)
+        self._idle = False
         try:
-            absolute = replace(task, root=task.root.absolute())  # the actor has a working directory of its own
-            outcome, files = ray.get(method.remote(absolute, self._mark, self._input(task)))
+            absolute, leg = replace(task, root=self._root), self._root / task.leg.name
+            begun = (ray.put(pack_leg(leg)),) if leg.exists() and not self._shares else ()
+            outcome, files = ray.get(method.remote(absolute, self._mark, self._input(task), begun))
         except ray.exceptions.RayError as error:
-            raise LaneLost(f"its Ray worker was lost ({str(error).splitlines()[0]})") from None
+            if _is_leg_at_fault(error):
+                self._idle = True
+                return Outcome(task.leg.name, _told(error), again=True)
+            raise LaneLost(f"its Ray worker was lost ({_told(error)})") from None
+        self._idle = True
         if files is not None:
-            replace_leg(task.root, task.leg.name, files)
+            take_leg(task.root, task.leg.name, files, is_complete=outcome.error is None)
         return outcome
 
     def _input(self, task: Task) -> Input:
@@ -125,10 +140,24 @@ class RayLane:
     def stop(self) -> None:
         """End the actor; a leg under way goes on from its last checkpoint the next time."""
         self._stopped = True
+        if self._idle:
+            ray.wait([self._actor.leave.remote()], timeout=SOON)
         ray.kill(self._actor)
 
     def close(self) -> None:
         """Nothing is left to do: the actor was ended."""
+
+
+def _is_leg_at_fault(error: Exception) -> bool:
+    """Whether the actor is well, and what it was asked to do raised an exception; a signal to it is its loss."""
+    cause = getattr(error, "cause", None)
+    return isinstance(error, ray.exceptions.RayTaskError) and not isinstance(cause, Interrupted | KeyboardInterrupt)
+
+
+def _told(error: Exception) -> str:
+    """One line: for an exception of ours what it was, else what Ray says first."""
+    cause = getattr(error, "cause", None)
+    return f"{type(cause).__name__}: {cause}" if cause else next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def on_ray(root: Path, address: str, workers: int | None, threads: int) -> Callable[[Waiting], Iterator[Outcome]]:
@@ -140,7 +169,7 @@ def on_ray(root: Path, address: str, workers: int | None, threads: int) -> Calla
         try:
             _connect(address)
             count = min(max(1, len(waiting)), workers or _places(threads))
-            lanes = [RayLane(actor, mark, inputs) for actor in _actors(count, threads)]
+            lanes = [RayLane(actor, root, mark, inputs) for actor in _actors(count, threads)]
             yield from in_lanes(waiting, lanes)
         finally:
             (root / MARK).unlink(missing_ok=True)

@@ -5,6 +5,7 @@ sweep.csv               the table
 <leg>/<run>/run.json    the run, as the leg's tool makes it
 <leg>/error.txt         why the leg failed, if it did
 <leg>/leg.log           what the tools printed
+<leg>/measured.json     what measured the finished run, and how many passes it had then
 """
 
 import contextlib
@@ -12,7 +13,7 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from dltb.sweeps.grid import Leg
 from dltb.sweeps.tools import MEASURING_TOOLS
 
 SCHEMA = 1  # of sweep.json
-RECORD, TABLE, ERROR, LOG = "sweep.json", "sweep.csv", "error.txt", "leg.log"
+RECORD, TABLE, ERROR, LOG, MEASURED = "sweep.json", "sweep.csv", "error.txt", "leg.log", "measured.json"
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,31 @@ def read_run(directory: Path) -> Run | None:
     return None
 
 
-def not_measured(directory: Path, measure: Iterable[Sequence[str]]) -> list[Sequence[str]]:
-    """What of ``measure`` a finished run still lacks; nothing, where no frame of the main loop was saved."""
-    missing = [words for words in measure if not (directory / MEASURING_TOOLS[words[0]].leaves).exists()]
-    return missing if missing and list_frames(directory / "frames").paths else []
+def not_measured(run: Run, measure: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """What of ``measure`` a finished run still lacks: from the first on that is not there as it is wanted now, since those
+    after it may read its table. Nothing, where no frame of the main loop was saved."""
+    done = _read_measured(run)
+    current = 0
+    for words, there in zip(measure, done, strict=False):
+        if list(words) != there or not (run.directory / MEASURING_TOOLS[words[0]].leaves).exists():
+            break
+        current += 1
+    missing = measure[current:]
+    return missing if missing and list_frames(run.directory / "frames").paths else ()
+
+
+def _read_measured(run: Run) -> list[list[str]]:
+    """The commands that measured the run as it is now, in their order."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        record = json.loads((run.directory.parent / MEASURED).read_text(encoding="utf-8"))
+        return list(record["measure"]) if record["passes"] == run.manifest["passes"] else []
+    return []
+
+
+def write_measured(run: Run, measure: Sequence[Sequence[str]]) -> None:
+    """Keep which commands have measured a run."""
+    told = {"passes": run.manifest["passes"], "measure": [list(words) for words in measure]}
+    write_json(run.directory.parent / MEASURED, told)
 
 
 def read_error(leg_directory: Path) -> str | None:
@@ -124,11 +146,44 @@ def write_record(root: Path, known: Mapping[str, Leg], legs: Sequence[Leg]) -> N
     write_json(root / RECORD, {"schema": SCHEMA, "legs": told})
 
 
+def pack_leg(directory: Path) -> bytes:
+    """The directory of a leg as a tar archive, its own name left out; PNG and mp4 would not shrink."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(directory, arcname=".")
+    return packed.getvalue()
+
+
 def replace_leg(root: Path, name: str, files: bytes) -> None:
-    """Put the files of a leg that was made elsewhere, a tar archive, in place of what is here of it."""
-    target, arriving = root / name, root / f".{name}.arriving"
+    """Put the files of a leg that came from elsewhere, a tar archive, in place of what is here of it."""
+    _swap(_unpack(root, name, files), root / name)
+
+
+def take_leg(root: Path, name: str, files: bytes, *, is_complete: bool) -> None:
+    """The same, unless what arrives is less than what is here: of such a leg only the log is taken."""
+    target, arriving = root / name, _unpack(root, name, files)
+    if is_complete or _passes_logged(arriving) >= _passes_logged(target):
+        _swap(arriving, target)
+        return
+    if (arriving / LOG).exists():
+        (arriving / LOG).replace(target / LOG)
+    shutil.rmtree(arriving)
+
+
+def _unpack(root: Path, name: str, files: bytes) -> Path:
+    arriving = root / f".{name}.arriving"
     shutil.rmtree(arriving, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(files)) as archive:
         archive.extractall(arriving, filter="data")
+    return arriving
+
+
+def _swap(arriving: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     arriving.replace(target)
+
+
+def _passes_logged(leg_directory: Path) -> int:
+    """The passes of a leg; run.json learns them at the end of a session only. -1 where there is no run, damaged or not."""
+    logs = leg_directory.glob("*/steps.jsonl")
+    return max((log.read_bytes().count(b"\n") for log in logs), default=-1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from dltb import Interrupted, RunError, UsageError
 from dltb.runs.pool import ModelPool
 from dltb.sweeps.grid import Leg
-from dltb.sweeps.root import LOG, find_run, not_measured
+from dltb.sweeps.root import LOG, find_run, not_measured, write_measured
 from dltb.sweeps.tools import LOOP_TOOLS, MEASURING_TOOLS, check_flag
 
 
@@ -72,7 +72,8 @@ def _measure(task: Task) -> None:
     run = find_run(task.root / task.leg.name)
     if run is None:
         raise RunError(f"{task.leg.tool} left no run in {task.root / task.leg.name}")
-    for words in not_measured(run.directory, task.measure):
+    missing = not_measured(run, task.measure)
+    for done, words in enumerate(missing, len(task.measure) - len(missing) + 1):
         tool = MEASURING_TOOLS[words[0]]
         tables = [run.directory / name for name in tool.reads if (run.directory / name).exists()]
         if tool.reads and not tables:
@@ -85,6 +86,7 @@ def _measure(task: Task) -> None:
             raise Interrupted(code - 128, f"stopped while {words[0]} measured {run.directory}")
         if code:
             raise RunError(f"the run is complete, but {words[0]} failed on it")
+        write_measured(run, task.measure[:done])
 
 
 @contextlib.contextmanager
