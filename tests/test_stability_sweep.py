@@ -292,3 +292,30 @@ def test_an_unfinished_blend_goes_on_in_a_worker(tmp_path, monkeypatch):
     assert table(root) == expected
     (place,) = root.glob("*stable/a0.5")
     assert len(manifest(place)["sessions"]) == 2
+
+
+def test_an_interruption_in_workers_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    """Catches legs that stay behind and are in the way of the same range with another seed, or for ever; and flags whose
+    value is a list."""
+    from dltb.sweeps import stability
+
+    argv = ["--frames", FRAMES, "--min-blend", "0.5", "--max-blend", "0.5", "--log-with", "tensorboard"]
+    monkeypatch.setattr("dltb.stability_sweep.choose_executor", lambda *_, **how: in_this_process)
+    expected = table(sweep(tmp_path / "whole", *argv, "--seed", "7"))
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    root = tmp_path / "there" / "stability_s0.4"
+    with monkeypatch.context() as patch:
+        patch.setattr("dltb.sweeps.work._measure", interrupted)
+        assert main([*SMALL, *RANGE, *argv, "--output-dir", str(tmp_path / "there"), "--workers", "1"]) == 130
+    assert {path.name for path in root.iterdir() if path.is_dir()} == {"running"}
+    assert stability.LEGS not in {path.name for path in root.iterdir()}
+    (root / stability.LEGS / "a0.5").mkdir(parents=True)  # a kill leaves it
+    (root / stability.LEGS / "sweep.json").write_text(
+        json.dumps({"schema": 1, "legs": {"a0.5": {"tool": "dltb-distance-feedback", "settings": {}}}})
+    )
+    sweep(tmp_path / "there", *argv, "--seed", "7", "--overwrite", "--workers", "1")
+    assert table(root) == expected
+    assert not (root / stability.LEGS).exists()

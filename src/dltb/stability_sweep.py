@@ -75,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
     execution = read_options(ExecutionOptions, args)
     settings = feedback_settings({name: getattr(args, name) for name in args.given} | {"frames": sweep.frames})
     choose = partial(choose_executor, execution, ray=args.ray)
+    conditions = Conditions(execution.threads)
     with pinned_threads(execution.threads):  # this process judges by the settings that the others run under
-        return sweep_blends(args, sweep, make_legs(settings, choose, Conditions(execution.threads)))
+        return sweep_blends(args, sweep, make_legs(settings, choose, conditions, anew=args.overwrite))
 
 
 def sweep_blends(args: argparse.Namespace, sweep: SweepOptions, make_elsewhere: Callable | None = None) -> int:
