@@ -296,6 +296,42 @@ def test_a_metric_can_be_asked_for(tmp_path, sweep):
     assert "drift_prev" not in row
 
 
+def test_another_measure_is_made_and_what_reads_it_again(tmp_path, sweep, loads):
+    """Catches a leg that counts as measured though its tables are another metric's or of fewer passes."""
+    root, measure = tmp_path / "root", 'measure = ["dltb-distance --metric {}", "dltb-stabilization"]\n'
+    assert sweep(measure.format("flip") + f"[fixed]\n{SMALL}") == 0
+    loads.clear()
+    assert sweep(measure.format("pixel") + f"[fixed]\n{SMALL}") == 0
+    (row,) = table(root)
+    assert loads == []
+    assert float(row["pixel_to_ref"]) > 0
+    assert "flip_to_ref" not in row
+    assert row["pixel_to_ref_verdict"] == "too short"
+    record = root / "iterate" / "measured.json"
+    record.write_text(record.read_text().replace('"main": 4', '"main": 3'))
+    made = (root / "iterate" / RUN / "distance_metrics.csv").stat().st_mtime_ns
+    assert sweep(measure.format("pixel") + f"[fixed]\n{SMALL}") == 0
+    assert (root / "iterate" / RUN / "distance_metrics.csv").stat().st_mtime_ns > made
+
+
+def test_a_damaged_table_is_its_runs_alone(tmp_path, sweep):
+    """Catches one table, one report or one doubled run that keeps a whole sweep, or --collect, from its table."""
+    assert sweep(FOUR) == 0
+    root = tmp_path / "root"
+    (root / LEGS[0] / RUN / "drift_metrics.csv").write_text("frame,delta_prev\nframe_0001,many\n")
+    (root / LEGS[1] / RUN / "stabilization_report.csv").write_text("what,is,this\n1,2,3\n")
+    shutil.copytree(root / LEGS[2] / RUN, root / LEGS[2] / "copy")
+    assert main(["--collect", str(root)]) == 0
+    reasons = column(root, "reason")
+    assert "drift_metrics.csv, column 'delta_prev'" in reasons[0]
+    assert "verdicts of" in reasons[1]
+    assert "holds 2 runs" in reasons[2]
+    assert reasons[3] == ""
+    assert [bool(cell) for cell in column(root, "drift_prev")] == [False, False, False, True]
+    assert sweep(FOUR.replace("[0.3, 0.5]", "[0.3]").replace('none = "", fog', 'oil = "oil", fog')) == 0
+    assert column(root, "status")[-1] == "complete"
+
+
 def test_a_settled_series_is_in_the_table_with_its_plateau(tmp_path, sweep):
     """Catches verdicts without the values that a stability sweep is made for."""
     text = """
@@ -364,6 +400,12 @@ def test_planning_and_collecting_need_no_torch(tmp_path, sweep):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_plan_says_that_it_asks_no_cluster(sweep, capsys):
+    """Catches a plan whose time is taken for that of the cluster."""
+    assert sweep(FOUR, "--plan", "--ray") == 0
+    assert "NOTE: --plan does not ask the Ray cluster" in capsys.readouterr().out
+
+
 def test_two_sweeps_in_one_root_are_refused(tmp_path, sweep, capsys):
     """Catches two tables that overwrite each other."""
     from dltb.output.run_directory import locked
@@ -412,6 +454,7 @@ def test_collect_reads_runs_that_no_sweep_made_and_pandas_reads_the_table(tmp_pa
         (["klein-ladder", "--collect", "."], "one of the two"),
         (["--collect", "/none"], "no such folder"),
         (["none.toml"], "No such file"),
+        (["--collect", ".", "--output-dir", "x", "--workers", "2"], "leave out --output-dir, --workers"),
     ],
 )
 def test_what_is_asked_must_be_clear(argv, says, capsys):

@@ -67,10 +67,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (args.grid is None) is (sweep.collect is None):
             raise UsageError("give a grid file or a preset's name, or --collect ROOT; one of the two")
         if sweep.collect is not None:
+            _refuse_beside_collect(args.given)
             return collect(Path(sweep.collect))
         return run(args.grid, sweep, read_options(ExecutionOptions, args), ray=args.ray)
 
     return run_tool(work)
+
+
+def _refuse_beside_collect(given: frozenset[str]) -> None:
+    others = sorted(f"--{name.replace('_', '-')}" for name in given - {"collect", "grid"})
+    if others:
+        raise UsageError(f"--collect ROOT rebuilds the table of ROOT and runs nothing; leave out {', '.join(others)}")
 
 
 def collect(root: Path) -> int:
@@ -95,6 +102,8 @@ def run(grid_text: str, sweep: SweepOptions, execution: ExecutionOptions, *, ray
         raise UsageError("--output-dir is empty; give a folder, or leave the flag out")
     root = Path(sweep.output_dir or f"untracked/sweep_{grid.name}")
     if sweep.plan:
+        if ray is not None:
+            print("NOTE: --plan does not ask the Ray cluster; the time is for --workers legs side by side, or for one")
         show_plan(grid, root, workers=execution.workers or 1)
         return 0
     conditions = Conditions(execution.threads, execution.retries, execution.keep_going)

@@ -12,7 +12,7 @@ from dltb.args.parser import add_options, option, whole
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """Where and how legs run; none of it changes a result."""
+    """Where and how legs run; of all of it only ``threads`` can change a bit of a result."""
 
     workers: int | None = option(
         None,

@@ -90,7 +90,11 @@ def find_runs(root: Path, leave_out: set[str] = frozenset()) -> Iterator[Path]:
 
 def _leg_row(root: Path, leg: Leg) -> Row:
     directory = root / leg.name
-    run, error = find_run(directory), read_error(directory)
+    error = read_error(directory)
+    try:
+        run = find_run(directory)
+    except UsageError as several:
+        run, error = None, str(several)
     if run is not None:
         return _row(leg.name, root, run, error)
     told = {"leg": leg.name, "run": None, "tool": leg.tool, "status": "failed" if error else "planned", "reason": error}
@@ -100,16 +104,20 @@ def _leg_row(root: Path, leg: Leg) -> Row:
 def _row(name: str, root: Path, run: Run, error: str | None) -> Row:
     manifest = run.manifest
     status = str(manifest.get("status"))
+    try:
+        measured, problem = _measured(run), None
+    except UsageError as damaged:  # one table must not hide the other runs
+        measured, problem = {}, f"not measured: {damaged}"
     own = {
         "leg": name,
         "run": run.directory.relative_to(root).as_posix(),
         "tool": manifest["tool"],
         "status": STATES.get(status, status),
-        "reason": error or manifest.get("reason"),
+        "reason": error or problem or manifest.get("reason"),
         "passes_made": sum(manifest.get("passes", {}).values()),
         "seconds_per_pass": manifest.get("median_seconds_per_pass"),
     }
-    measured = {MEASURED + key: value for key, value in _measured(run).items()}
+    measured = {MEASURED + key: value for key, value in measured.items()}
     settings = {key: value for key, value in manifest["settings"].items() if not key.endswith(" version")}
     return own | measured | {key.replace(" ", "_"): value for key, value in settings.items() if key not in own}
 
@@ -121,7 +129,10 @@ def _measured(run: Run) -> dict[str, Any]:
         if (run.directory / table).exists():
             _, columns = read_columns(run.directory / table)
             found |= {prefix + key.removeprefix("delta_"): _last_mean(key, values) for key, values in columns.items()}
-    return found | dict(_verdicts(run))
+    try:
+        return found | dict(_verdicts(run))
+    except (csv.Error, LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+        raise UsageError(f"the verdicts of {run.directory} cannot be read ({type(error).__name__}: {error})") from None
 
 
 def _last_mean(key: str, values: list[float | None]) -> float | None:
