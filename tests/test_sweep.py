@@ -463,6 +463,14 @@ def test_what_is_asked_must_be_clear(argv, says, capsys):
     assert says in capsys.readouterr().err
 
 
+def test_collect_where_one_stands(tmp_path, sweep, monkeypatch):
+    """Catches a traceback for `.`, a folder whose path has no name."""
+    assert sweep(f"[fixed]\n{SMALL}") == 0
+    monkeypatch.chdir(tmp_path / "root")
+    assert main(["--collect", "."]) == 0
+    assert column(tmp_path / "root", "leg") == ["iterate"]
+
+
 def test_collect_without_runs_writes_nothing(tmp_path, capsys):
     """Catches an empty table in the wrong folder."""
     assert main(["--collect", str(tmp_path)]) == 2

@@ -164,6 +164,7 @@ def _make(directory: Path) -> None:
 
 def _hidden(directory: Path, purpose: str) -> Path:
     """A file or folder of ours beside the run directory; of a length that does not depend on the directory's name."""
+    directory = directory if directory.name else directory.absolute()  # `.` has none
     digest = hashlib.sha256(directory.name.encode(errors="surrogateescape")).hexdigest()[:16]
     return directory.with_name(f".dltb-{digest}.{purpose}")
 

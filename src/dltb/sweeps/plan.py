@@ -87,7 +87,7 @@ def _plan_leg(leg: Leg, grid: Grid, directory: Path) -> PlannedLeg:
         ),
         pixels=width * height,
         save_every=values.get("save_every", 1),
-        filmed=leg.tool in ("dltb-iterate", "dltb-continuous", "dltb-klein"),
+        filmed=LOOP_TOOLS[leg.tool].films,
     )
 
 
@@ -108,9 +108,9 @@ def _check_model(
 ) -> tuple[str, int, int]:
     """Key, width and height; what the model refuses without being loaded is refused here."""
     spec = MODELS[model_key(model)]
-    if tool == "dltb-klein" and not spec.edits_references:
+    if LOOP_TOOLS[tool].klein_only and not spec.edits_references:
         raise UsageError(f"{spec.key} is no FLUX.2 klein model, which {tool} takes")
-    if tool in ("dltb-distance-loop", "dltb-distance-feedback") and not spec.uses_strength:
+    if LOOP_TOOLS[tool].img2img_only and not spec.uses_strength:
         raise UsageError(f"{spec.key} has no strength; {tool} takes img2img models such as tiny-turbo, sd-turbo")
     check_schedule(spec, strength=strength, num_inference_steps=steps)
     return spec.key, *resolve_geometry(spec, width, height)
@@ -224,7 +224,7 @@ def _disk(one: PlannedLeg) -> float:
     if not passes:
         return 0.0
     pngs = passes // one.save_every
-    inputs = passes if one.leg.tool == "dltb-distance-feedback" else 0
+    inputs = passes if LOOP_TOOLS[one.leg.tool].keeps_inputs else 0
     return disk_bytes(one.pixels, pngs=pngs + inputs + EXTRA_PNGS, filmed=passes if one.filmed else 0)
 
 

@@ -36,6 +36,10 @@ class LoopTool:
     passes: Callable[[Mapping[str, Any], int | None], int | None]  # None: the input does not say
     takes_clip: bool = False
     leaves: str | None = None  # the table of a tool that measures its run itself
+    films: bool = False  # every pass is in a video
+    keeps_inputs: bool = False  # every pass leaves a second PNG, what the model was given
+    klein_only: bool = False
+    img2img_only: bool = False
 
 
 def _clip_passes(values: Mapping[str, Any], clip: int | None) -> int | None:
@@ -47,14 +51,21 @@ def _clip_passes(values: Mapping[str, Any], clip: int | None) -> int | None:
 
 LOOP_TOOLS: Mapping[str, LoopTool] = {
     "dltb-oneshot": LoopTool(oneshot, lambda values, clip: 1),
-    "dltb-iterate": LoopTool(iterate, lambda values, clip: values["iterations"]),
-    "dltb-continuous": LoopTool(continuous, _clip_passes, takes_clip=True),
-    "dltb-klein": LoopTool(klein, _clip_passes, takes_clip=True),
+    "dltb-iterate": LoopTool(iterate, lambda values, clip: values["iterations"], films=True),
+    "dltb-continuous": LoopTool(continuous, _clip_passes, takes_clip=True, films=True),
+    "dltb-klein": LoopTool(klein, _clip_passes, takes_clip=True, films=True, klein_only=True),
     "dltb-distance-loop": LoopTool(
-        distance_loop, lambda values, clip: values["iterations"], leaves="distance_metrics.csv"
+        distance_loop,
+        lambda values, clip: values["iterations"],
+        leaves="distance_metrics.csv",
+        img2img_only=True,
     ),
     "dltb-distance-feedback": LoopTool(
-        distance_feedback, lambda values, clip: values["frames"], leaves="distance_metrics.csv"
+        distance_feedback,
+        lambda values, clip: values["frames"],
+        leaves="distance_metrics.csv",
+        keeps_inputs=True,
+        img2img_only=True,
     ),
 }
 
