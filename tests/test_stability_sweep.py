@@ -151,7 +151,7 @@ def test_a_second_range_joins_the_first(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        (["--prompt", "fog"], "(prompt: there, fog now)"),
+        (["--prompt", "fog"], "(prompt: '' there, fog now)"),
         (["--frames", "22"], "(passes: 21 there, 22 now)"),
         (["--metric", "pixel"], "(metric: flip there, pixel now)"),
     ],
