@@ -87,6 +87,7 @@ def main(argv=None):
         truth = renderer.ground_truth(t, t_previous)
         write_frame(arguments.out, number, renderer.frame(t), truth)
         report(number, truth, time.perf_counter() - started)
+    print(f"frames, motion vectors and visibility: {arguments.out}")
 
 
 if __name__ == "__main__":
