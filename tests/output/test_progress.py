@@ -24,6 +24,20 @@ def test_plain_lines_when_piped(monkeypatch, capsys):
     assert all("left" in line and "passes/s" in line for line in lines)
 
 
+def test_a_slow_first_pass_is_not_in_the_rate(monkeypatch, capsys):
+    """Catches a time left of hours that a first pass which compiles promises."""
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0)
+    clock = iter([0.0, *[87.0] * 3, *[88.0] * 2, *[89.0] * 2])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    shown = Progress("main", 12)
+    for _ in range(3):
+        shown.step()
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first.endswith("? passes/s, 01:27 elapsed, ? left")
+    assert "1.00 passes/s, 01:28 elapsed, 00:10 left" in second
+    assert "1.00 passes/s, 01:29 elapsed, 00:09 left" in third
+
+
 def test_unknown_end(monkeypatch, capsys):
     """Catches a crash where the clip does not say how long it is."""
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0)

@@ -1,5 +1,7 @@
 """A loaded pipeline under a profile: the call that makes its passes, and the report of what that came to."""
 
+import logging
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,8 +89,22 @@ def _change(direct: Direct, report: ProfileReport, size: tuple[int, int]) -> Non
     from dltb.models.direct.fast import choose_attention, compile_modules
     from dltb.models.direct.float8 import quantise_blocks
 
+    _announce(report)
     width, height = size
     if report.name == "fp8":
         quantise_blocks(direct.pipe.transformer)
     report.attention = choose_attention(direct, height, width)
     compile_modules(direct)
+
+
+def _announce(report: ProfileReport) -> None:
+    """Say once a run why nothing moves for a minute or two."""
+    if report.stages:
+        return  # set up again for another prompt of the same run
+    logging.getLogger("torch.utils.cpp_extension").addFilter(_is_news)
+    print(f"compiling for --profile {report.name}; the first passes are slow ...", file=sys.stderr, flush=True)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of torch's says anything: a machine with a CUDA toolkit and no GPU is no fault."""
+    return "No CUDA runtime is found" not in record.getMessage()
