@@ -410,3 +410,13 @@ def steps(run):
     """steps.jsonl without the times."""
     lines = (run / "steps.jsonl").read_text().splitlines()
     return [{name: value for name, value in json.loads(line).items() if name != "seconds"} for line in lines]
+
+
+def test_a_flow_cache_that_is_a_file_is_refused_before_loading(tmp_path, clip, capsys):
+    """Catches a wrong flag that is told only after the model has loaded."""
+    (tmp_path / "file").touch()
+    argv = ["--input", str(clip), *SMALL, "--output-dir", str(tmp_path / "out")]
+    assert main([*argv, "--flow-cache", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert "is a file, not a folder" in said
+    assert "loading" not in said

@@ -21,6 +21,14 @@ VERSION = 1  # of the files
 MEASURES = ("warp_error", "motion_px")
 
 
+def check_folder(folder: Path | str) -> None:
+    """Refuse a place that cannot be a folder, before anything loads; nothing is made yet."""
+    path = Path(folder)
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(f"--flow-cache {folder}: {there} is a file, not a folder; give another folder")
+
+
 class FlowCache:
     """``cache(previous, current)`` gives what ``estimate(previous, current)`` would, from the folder where it is there."""
 
@@ -29,6 +37,7 @@ class FlowCache:
         self.folder = Path(folder)
         self._estimate = estimate
         self._how = f"{VERSION} {kind}".encode()
+        check_folder(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

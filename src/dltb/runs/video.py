@@ -9,7 +9,7 @@ from functools import partial
 from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoOptions
 from dltb.imaging.evidence import with_evidence
 from dltb.imaging.flow import Flow, identity
-from dltb.imaging.flow_cache import FlowCache
+from dltb.imaging.flow_cache import FlowCache, check_folder
 from dltb.imaging.mask import unseen
 from dltb.imaging.video import probe_video, read_video
 from dltb.loop.conditioning import Conditioning, make_conditioning
@@ -67,6 +67,8 @@ def run_video(
     """
     beyond, speed = beyond or LoopOptions(), speed or SpeedOptions()
     check_options(video, beyond, frozenset(given))
+    if speed.flow_cache is not None:
+        check_folder(speed.flow_cache)
     path = find_input(input_text)
     probe = probe_video(path)
     choice = choose_model(model, given, klein_only=klein_only, control=control)
