@@ -175,3 +175,17 @@ def test_help_names_every_preset_and_the_docs_every_tool():
     assert all(name in told for name in preset_names())
     doc = (ROOT / "doc" / "sweeps.md").read_text()
     assert all(f"`{name}`" in doc for name in (*LOOP_TOOLS, *MEASURING_TOOLS, *preset_names()))
+
+
+def test_values_are_checked_before_a_product_is_made(tmp_path, monkeypatch):
+    """Catches half a minute of making millions of legs before the one wrong value is told."""
+    monkeypatch.setattr("dltb.sweeps.grid._leg", lambda *_: pytest.fail("a leg was made"))
+    for text in ("[product]\nseed = [1, 2]\nstrength = [0.3, 7.5]", "[[leg]]\nseed = [1, 2]\nstrength = [0.3, 7.5]"):
+        with pytest.raises(UsageError, match=r"strength = 7.5: .*out of range"):
+            grid(tmp_path, text)
+
+
+def test_a_size_that_nothing_takes_is_refused_by_the_plan(tmp_path):
+    """Catches a plan of a run that no model and no encoder can make."""
+    with pytest.raises(UsageError, match="--width 16000000: at most 16384 px"):
+        plan_legs(grid(tmp_path, "[product]\nwidth = [16000000]"), tmp_path)

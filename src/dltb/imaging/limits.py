@@ -2,6 +2,7 @@
 
 from dltb import UsageError
 
+MAX_SIDE = 16384  # px; x264 encodes no longer side, and no model here comes near it
 SIZE_STEP = 16  # px; klein packs 2x2 latents of 8x8 px, the other models' steps divide it
 
 # Limits of diffusers' Flux2ImageProcessor: it refuses smaller and longer images, and shrinks larger ones unasked.
@@ -15,6 +16,8 @@ def check_side(name: str, pixels: int) -> None:
     if pixels <= 0 or pixels % SIZE_STEP:
         nearest = max(SIZE_STEP, round(pixels / SIZE_STEP) * SIZE_STEP)
         raise UsageError(f"{name} {pixels}: a positive multiple of {SIZE_STEP} is needed; the nearest is {nearest}")
+    if pixels > MAX_SIDE:
+        raise UsageError(f"{name} {pixels}: at most {MAX_SIDE} px")
 
 
 def check_reference_size(key: str, width: int, height: int) -> None:

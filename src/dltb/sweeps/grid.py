@@ -160,10 +160,30 @@ def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
     tables = [_normal(content.get(section, {})) for section in ("product", "zip")]
     own_tables = [_normal(table) for table in content.get("leg", [])] or [{}]
     _check_once(*tables, {key: None for table in own_tables for key in table})
+    _check_values(_normal(content.get("fixed", {})), *tables, own_tables)
     combined, zipped = ([_choices(key, raw) for key, raw in table.items()] for table in tables)
     own_rows = [row for table in own_tables for row in _own_rows(table)]
     for parts in itertools.product(itertools.product(*combined), _zip(zipped), own_rows):
         yield tuple(itertools.chain(*parts))
+
+
+def _check_values(
+    fixed: Mapping[str, Any], product: Mapping[str, Any], zipped: Mapping[str, Any], own: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse a value before millions of legs are made of it, where every leg runs every tool that is named.
+
+    Where [zip] or a [[leg]] names a tool, a value need not suit all of them; each leg is checked anyway.
+    """
+    if any("tool" in table for table in (zipped, *own)):
+        return
+    varied = [(key, raw) for table in (product, zipped, *own) for key, raw in table.items() if key != "name"]
+    replaced = {key for key, _ in varied}
+    everywhere = [(key, raw) for key, raw in fixed.items() if key not in replaced]
+    choices = [choice for key, raw in (*everywhere, *varied) for choice in _choices(key, raw)]
+    for tool in [check_tool(choice.value) for choice in choices if choice.key == "tool"]:
+        for choice in choices:
+            if choice.key != "tool":
+                check_flag(tool, choice.key, choice.value)
 
 
 def _check_once(*tables: Mapping[str, Any]) -> None:
