@@ -50,3 +50,10 @@ def test_it_ends_on_a_signal(tmp_path, number, code):
     _, said = process.communicate(timeout=20)
     assert process.returncode == code
     assert "Traceback" not in said
+
+
+def test_help_says_the_default_once(capsys):
+    """Catches a default that is written by hand beside the one that the parser adds."""
+    from dltb.view import build_parser
+
+    assert build_parser().format_help().count("(default: untracked)") == 1

@@ -31,7 +31,7 @@ class ViewOptions:
 def build_parser() -> argparse.ArgumentParser:
     """The command line of dltb-view."""
     parser = ToolParser(prog="dltb-view", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("root", nargs="?", default="untracked", metavar="ROOT", help="the folder (default: untracked)")
+    parser.add_argument("root", nargs="?", default="untracked", metavar="ROOT", help="the folder")
     add_options(parser, ViewOptions, "view")
     return parser
 

@@ -280,7 +280,7 @@ class MotionOptions:
     )
     mask: list[str] | None = option(
         None,
-        "--mask visibility DIR: repaint what a renderer says could not be seen in the previous frame, in the place of "
+        "repaint what a renderer says could not be seen in the previous frame, in the place of "
         "--reproject-mask; .npz, .npy or .png, 0 is hidden, files as for --motion-vectors",
         metavar=("visibility", "DIR"),
         words=2,
