@@ -210,3 +210,13 @@ def test_no_torch(runs, tmp_path):
     argv = [str(runs.masked), str(runs.still), "--out", str(tmp_path), "--source", str(runs.clip)]
     done = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_out_that_is_a_file_is_refused(runs, tmp_path, capsys):
+    """Catches "File exists" without the flag that is wrong, after all the work."""
+    (tmp_path / "README.md").write_text("kept")
+    for place in (tmp_path / "README.md", tmp_path / "README.md" / "below"):
+        assert main([str(runs.still), "--out", str(place)]) == 2
+        assert "--out" in (said := capsys.readouterr().err)
+        assert "is a file, not a folder" in said
+    assert (tmp_path / "README.md").read_text() == "kept"

@@ -88,10 +88,18 @@ def page_names(labels: Sequence[str]) -> list[str]:
 
 def check_page(path: Path) -> None:
     """Refuse to write over a file that is no page of ours."""
+    _check_folder(path.parent)
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give another --out")
     if path.exists() and f'name="generator" content="{GENERATOR}'.encode() not in path.read_bytes()[:4096]:
         raise UsageError(f"{path} exists and was not written by dltb-report; give another --out")
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a place for pages that is a file, or lies below one."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {folder}: {there} is a file, not a folder; give another --out")
 
 
 def write_page(path: Path, html: str) -> None:
