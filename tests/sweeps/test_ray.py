@@ -53,12 +53,14 @@ def cluster(monkeypatch):
     """Two nodes of one CPU each."""
     from ray.cluster_utils import Cluster
 
+    handler = signal.getsignal(signal.SIGTERM)  # a node in this process sets its own, for good
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     made.add_node(num_cpus=1)
     yield made
     ray.shutdown()
     made.shutdown()
+    signal.signal(signal.SIGTERM, handler)
 
 
 def workers_called(name: str) -> list[int]:
