@@ -7,7 +7,7 @@ import pytest
 
 from dltb import continuous, klein, report
 from dltb.imaging.frames import read_image
-from tests.clips import assert_same_run, manifest, sliding_clip
+from tests.clips import assert_same_run, manifest, sliding_clip, write_clip
 
 pytestmark = pytest.mark.usefixtures("shared_models")
 SMALL = ["--width", "64", "--height", "64", "--save-every", "1"]
@@ -52,7 +52,15 @@ def test_exact_vectors_explain_the_clip(tmp_path, clip, vectors):
     [
         (["--mv-direction", "from-previous"], "with the sign flipped; try --mv-direction to-previous"),
         (["--mv-scale", "-1"], "with the sign flipped; try --mv-direction from-previous"),
-        (["--mv-units", "uv"], "levels with them"),
+        (["--mv-units", "uv"], "read as px; try --mv-units px"),
+        (["--mv-units", "ndc"], "read as px; try --mv-units px"),
+        (["--mv-scale", "0.015625"], "read as uv; try --mv-units uv"),
+        (["--mv-scale", "0.03125"], "read as ndc; try --mv-units ndc"),
+        (
+            ["--mv-scale", "-0.015625"],
+            "read as uv with the sign flipped; try --mv-units uv --mv-direction from-previous",
+        ),
+        (["--mv-scale", "0"], "along an estimated flow (--no-mv-check"),
     ],
 )
 def test_vectors_that_harm_stop_before_anything_is_written(tmp_path, clip, vectors, argv, says, capsys):
@@ -246,6 +254,41 @@ def test_options_without_effect_are_said(tmp_path, clip, vectors, capsys):
     assert "--motion-vectors has no effect: no state is moved" in capsys.readouterr().err
     assert continuous.main(common) == 0
     assert "complete already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, 1e6])
+def test_broken_vectors_are_refused_by_name(tmp_path, clip, value, capsys):
+    """Catches a run whose state never moves because every vector of the export is broken."""
+    (tmp_path / "mv").mkdir()
+    for number in range(FRAMES):
+        np.save(tmp_path / f"mv/mv_{number:03d}.npy", np.full((64, 64, 2), value, np.float32))
+    argv = ["--input", str(clip), "--motion-vectors", str(tmp_path / "mv"), *SMALL]
+    assert continuous.main([*argv, "--output-dir", str(tmp_path / "out")]) == 2
+    assert "mv_001.npy has " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("noise", [0, 12])
+def test_a_clip_that_does_not_move_passes_the_check(tmp_path, picture, noise):
+    """Catches a check that asks zero vectors to explain a still clip, or the grain of one."""
+    grain = np.random.default_rng(0).integers(-noise, noise + 1, (3, 64, 64, 3))
+    grain[:, 0, 0] = np.arange(3)[:, None] - 1  # frames that are quite alike would be stored as one
+    frames = np.clip(picture[:64, :64] + grain, 0, 255).astype(np.uint8)
+    clip = write_clip(tmp_path / "clip.png", list(frames))
+    (tmp_path / "mv").mkdir()
+    for number in range(len(frames)):
+        np.save(tmp_path / f"mv/mv_{number}.npy", np.zeros((64, 64, 2), np.float32))
+    argv = ["--input", str(clip), "--motion-vectors", str(tmp_path / "mv"), *SMALL]
+    assert continuous.main([*argv, "--output-dir", str(tmp_path / "out")]) == 0
+
+
+def test_only_the_files_that_are_played_must_be_there(tmp_path, clip, vectors):
+    """Catches a short try that waits for the export of the whole clip."""
+    for number in range(8, FRAMES):
+        (vectors / f"mv_{number:03d}.npz").unlink()
+    argv = ["--input", str(clip), "--motion-vectors", str(vectors), *SMALL, "--output-dir", str(tmp_path / "out")]
+    assert continuous.main([*argv, "--max-frames", "3"]) == 0
+    assert continuous.main([*argv, "--max-frames", "10"]) == 2
 
 
 def test_without_history_nothing_changes(tmp_path, clip):

@@ -102,6 +102,17 @@ def test_unknown_vectors_move_nothing_and_are_hidden(tmp_path, vectors):
         np.testing.assert_array_equal(flow.forward, np.where(bad[..., None], 0, vectors))
 
 
+@pytest.mark.parametrize("options", [PX, VectorOptions("to-previous", "ndc", None, 100.0)])
+def test_vectors_of_no_possible_motion_are_refused(tmp_path, vectors, options):
+    """Catches one broken value that is taken for motion, in whatever unit, and a file in which nothing is valid."""
+    np.save(tmp_path / "mv_1.npy", np.where(np.arange(WIDTH)[:, None] == 3, 8.1 * WIDTH, vectors))
+    with pytest.raises(UsageError, match=r"mv_1.npy has vectors of up to .* \(--mv-units\)"):
+        read(tmp_path / "mv_1.npy", options)
+    write_kitti(tmp_path / "mv_2.png", vectors, np.zeros((HEIGHT, WIDTH)))
+    with pytest.raises(UsageError, match=r"mv_2.png has no valid vector"):
+        read(tmp_path / "mv_2.png", options)
+
+
 def test_the_size_must_be_the_clips_or_the_passes(tmp_path, vectors):
     """Catches vectors of another render that would be stretched over the clip."""
     np.save(tmp_path / "mv_1.npy", vectors)
@@ -148,6 +159,7 @@ def numbered(folder, count, suffix=".npy"):
         (12, [12], "mv_2.npy"),  # one a frame, the first is ignored
         (11, [12], "mv_1.npy"),  # one a pair
         (5, [12, 5], "mv_2.npy"),  # rendered as far as the run goes
+        (8, [12, 5], "mv_2.npy"),  # rendered further than the run goes, not to the end of the clip
         (12, [], "mv_2.npy"),  # the clip does not say how long it is
     ],
 )

@@ -258,7 +258,8 @@ class MotionOptions:
     motion_vectors: str | None = option(
         None,
         "take a renderer's motion vectors instead: .flo, .npy, .npz, .exr or KITTI .png, one file a frame (the first is "
-        "ignored) or one a pair of frames",
+        "ignored) or one a pair of frames; where --max-frames needs fewer than there are, and the clip more, they are "
+        "taken as one a frame",
         metavar="DIR",
     )
     mv_direction: str = option(

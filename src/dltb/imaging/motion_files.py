@@ -2,7 +2,7 @@
 
 Formats: .flo (Middlebury), .npy, .npz (``mv``, ``flow``, ``motion``, or its one array of two channels), .exr, and .png
 as KITTI packs it. A vector that is not a number, over 1e9 (.flo's mark) or marked as invalid (KITTI) moves nothing and
-is hidden.
+is hidden. A file in which every vector is so, or in which one goes further than LONGEST frames, is refused.
 
 Convention: the flow that comes out is a backward map in px, x right, y down: a point at p in the current frame was at
 p - flow(p) in the previous one. A clip of N frames has N files, of which the first is ignored, or N - 1.
@@ -22,6 +22,8 @@ from dltb.imaging.flow import Flow
 from dltb.imaging.frames import centre_box
 
 UNKNOWN = 1e9  # px; .flo marks what it does not know by larger values
+LONGEST = 8  # times the longer side of the frame; no motion that a next frame could show goes so far
+UNITS = ("px", "uv", "ndc")
 _FLO_TAG = b"PIEH"
 _NAMES = ("mv", "flow", "motion", "motion_vectors")  # arrays in an .npz that are the vectors
 _VISIBLE = ("visible", "visibility")
@@ -63,7 +65,8 @@ class FrameFiles:
 def find_files(folder: str, flag: str, suffixes: Sequence[str], lengths: Sequence[int]) -> FrameFiles:
     """The numbered files of the first of ``suffixes`` that ``folder`` has any of.
 
-    ``lengths`` are the numbers of frames that the clip, or what is played of it, is known to have.
+    ``lengths`` are the numbers of frames that the clip, then what is played of it, is known to have. A number of files
+    between the two is read as one a frame.
 
     Raises:
         UsageError: when there are none, or when they are neither one a frame nor one a pair of frames.
@@ -84,6 +87,10 @@ def _first_frame(paths: Sequence[Path], flag: str, lengths: Sequence[int]) -> in
     for length in lengths:
         if len(paths) in (length, length - 1):
             return length - len(paths)
+    if len(lengths) > 1 and lengths[-1] <= len(paths) < lengths[0]:
+        return (
+            0  # an export that ends between what is played and the whole clip: nothing tells, and most are one a frame
+        )
     if lengths:
         raise UsageError(
             f"{flag} {paths[0].parent}: {len(paths)} files ({paths[0].suffix}) for a clip of {lengths[0]} frames; there "
@@ -105,7 +112,9 @@ def read_flow(path: Path, options: VectorOptions, clip_size: tuple[int, int], si
     edge is the motion of neither side.
     """
     vectors, hidden = _checked(path, read_vectors(path))
-    vectors, hidden = _fitted(path, vectors, hidden, clip_size, size, _in_pixels(vectors, options))
+    factors = _in_pixels(vectors, options)
+    _check_lengths(path, float(np.abs(vectors * factors).max()), max(vectors.shape[:2]), options)
+    vectors, hidden = _fitted(path, vectors, hidden, clip_size, size, factors)
     return Flow(np.ascontiguousarray(-vectors if options.direction == "to-previous" else vectors), hidden=hidden)
 
 
@@ -160,7 +169,18 @@ def _checked(path: Path, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise UsageError(f"{path} has shape {vectors.shape}; motion vectors are [height, width, 2]")
     vectors = vectors[..., :2].astype(np.float32)
     hidden = ~(np.abs(vectors) < UNKNOWN).all(axis=2)
+    if hidden.all():
+        raise UsageError(f"{path} has no valid vector: each is marked as unknown, not a number, or over {UNKNOWN:g}")
     return np.where(hidden[..., None], np.float32(0), vectors), hidden
+
+
+def _check_lengths(path: Path, longest: float, side: int, options: VectorOptions) -> None:
+    if longest > LONGEST * side:
+        others = " or ".join(name for name in UNITS if name != options.units)
+        raise UsageError(
+            f"{path} has vectors of up to {longest:.4g} px, {longest / side:.3g} times the frame, read as {options.units}; "
+            f"are they {others} (--mv-units), or is --mv-scale {options.scale:g} wrong?"
+        )
 
 
 def _in_pixels(vectors: np.ndarray, options: VectorOptions) -> np.ndarray:

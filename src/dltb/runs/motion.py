@@ -11,6 +11,7 @@ from dltb.args.options import MotionOptions
 from dltb.imaging.flow import METHODS, Flow, estimate_flow, mean_motion
 from dltb.imaging.motion_files import (
     READERS,
+    UNITS,
     VISIBILITY_SUFFIXES,
     FrameFiles,
     VectorOptions,
@@ -23,6 +24,9 @@ from dltb.loop.engine import Source
 
 CHECKED = 8  # pairs of frames that the self-check looks at
 MOVES = 0.5  # levels, mean: below this the first frames hardly move, and nothing can be said
+SOURCE_MOVES = 0.25  # px, mean of the estimated flow: below this vectors that move nothing are right
+HELPS = 0.9  # share of the error without motion: above this vectors hardly help, and an estimated flow is asked
+CLEARLY = 0.8  # share of the vectors' own error: below this other units, or an estimated flow, explain more than chance
 # What users get wrong, as factors of (x, y) and as the flags that mend it.
 _FLIPS = {
     "with the sign flipped": (-1, -1),
@@ -126,32 +130,70 @@ def motion_settings(motion: Motion) -> dict[str, object]:
 
 
 def check_vectors(motion: Motion, sources: Iterator[Source]) -> None:
-    """Compare the warp error of the first pairs with that of no motion and of flipped vectors.
+    """Compare the warp error of the first pairs with that of no motion, of flipped vectors and of other units.
 
     Raises:
-        UsageError: when the vectors explain the frames worse, with the numbers and the flag that would mend it.
+        UsageError: when a file is broken, or when the vectors explain the frames worse than one of these, or no better
+            than no motion where the frames do move; with the numbers and the flag that would mend it.
     """
-    pairs = [(source, motion.flow(source, estimate_flow).forward) for source in sources if source.previous is not None]
-    still = _error(pairs, (0, 0))
+    pairs = [source for source in sources if source.previous is not None]
+    flows = [motion.flow(source, estimate_flow).forward for source in pairs]
+    still = _error(pairs, flows, (0, 0))
     if still < MOVES or not motion.vectors:
         return
-    error = _error(pairs, (1, 1))
-    flipped = {name: _error(pairs, factors) for name, factors in _FLIPS.items()}
-    best = min(flipped, key=flipped.__getitem__)
-    if error <= min(still, flipped[best]):
+    error = _error(pairs, flows, (1, 1))
+    others = [_Reading(_error(pairs, flows, by), name, _mended(motion.options, name)) for name, by in _FLIPS.items()]
+    flipped = min(reading.error for reading in others)
+    others += _other_units(motion, pairs)
+    best = min(others, key=lambda reading: reading.error)
+    harms = error > min(still, flipped) or best.error < CLEARLY * error
+    estimated = None if harms or error <= HELPS * still else _estimated_error(pairs)
+    if not harms and (estimated is None or estimated >= CLEARLY * error):
         return
-    hint = f"; try {_mended(motion.options, best)}" if flipped[best] < min(still, error) else ""
+    along = "" if estimated is None else f", {estimated:.2f} along an estimated flow"
+    hint = f"; try {best.flags}" if best.error < min(still, error) else ""
     raise UsageError(
         f"--motion-vectors {motion.vectors.folder}: over the first {len(pairs)} pairs of frames the warp error is "
-        f"{error:.2f} levels with them, {still:.2f} without any motion, {flipped[best]:.2f} {best}{hint}"
+        f"{error:.2f} levels with them, {still:.2f} without any motion, {best.error:.2f} {best.name}{along}{hint}"
         " (--no-mv-check goes on all the same)"
     )
 
 
-def _error(pairs: list[tuple[Source, np.ndarray]], factors: tuple[int, int]) -> float:
-    """Mean absolute difference, levels, between each frame and the one before, moved along the scaled vectors."""
+@dataclass(frozen=True)
+class _Reading:
+    """Another way to read the vectors."""
+
+    error: float  # levels
+    name: str
+    flags: str  # that ask for it
+
+
+def _other_units(motion: Motion, pairs: list[Source]) -> Iterator[_Reading]:
+    """The vectors in every other unit, flipped and not; units in which they are absurd are left out."""
+    for units in (name for name in UNITS if name != motion.options.mv_units):
+        options = replace(motion.options, mv_units=units)
+        try:
+            flows = [replace(motion, options=options).flow(source, estimate_flow).forward for source in pairs]
+        except UsageError:
+            continue
+        flags = f"--mv-units {units}"
+        yield _Reading(_error(pairs, flows, (1, 1)), f"read as {units}", flags)
+        for name, by in _FLIPS.items():
+            yield _Reading(_error(pairs, flows, by), f"read as {units} {name}", f"{flags} {_mended(options, name)}")
+
+
+def _estimated_error(pairs: list[Source]) -> float | None:
+    """The error along an estimated flow; None where that finds no motion."""
+    flows = [estimate_flow(source.previous, source.frame).forward for source in pairs]
+    moves = float(np.mean([mean_motion(flow) for flow in flows])) > SOURCE_MOVES
+    return _error(pairs, flows, (1, 1)) if moves else None
+
+
+def _error(pairs: list[Source], flows: list[np.ndarray], factors: tuple[int, int]) -> float:
+    """Mean absolute difference, levels, between each frame and the one before, moved along the scaled flow."""
     scale = np.array(factors, np.float32)
-    errors = [cv2.absdiff(warp(source.previous, flow * scale), source.frame).mean() for source, flow in pairs]
+    found = zip(pairs, flows, strict=True)
+    errors = [cv2.absdiff(warp(source.previous, flow * scale), source.frame).mean() for source, flow in found]
     return float(np.mean(errors)) if errors else 0.0
 
 

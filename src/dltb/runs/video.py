@@ -83,7 +83,7 @@ def run_video(
     if already_complete(plan):
         return 0
     if motion.vectors and not beyond.motion.no_mv_check:
-        check_vectors(motion, clip.sources(CHECKED + 1))
+        check_vectors(motion, clip.sources(min(CHECKED + 1, clip.limit or CHECKED + 1)))
     return _record(plan, clip, choice, loop, speed, load or load_model)
 
 
