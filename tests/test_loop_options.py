@@ -90,6 +90,8 @@ def test_vectors_that_harm_stop_before_anything_is_written(tmp_path, clip, vecto
         (["--history", "residual", "--no-reproject"], "use --flow none"),
         (["--history-input", "clip", "--mode", "anchored"], "--mode anchored shows the model none"),
         (["--history", "residual,clamped"], "unknown history method 'clamped'; known: residual, realign"),
+        (["--strength-schedule", ""], "'' is not a number; the form is PASS:VALUE,..., such as 0:0.3,60:0.6"),
+        (["--strength-schedule", "0:abc,9:1"], "the form is PASS:VALUE,..., such as 0:0.3,60:0.6"),
         (["--strength-schedule", "0:0.5,9:0.1"], "goes down to 0.1: 4 steps x 0.1 run no step; at least 0.25"),
         (["--blend-schedule", "0:0.5,9:2"], "out of range"),
         (["--blend-schedule", "0:0.5", "--anchor-blend", "0.2"], "--anchor-blend and --blend-schedule both say"),
@@ -289,6 +291,33 @@ def test_only_the_files_that_are_played_must_be_there(tmp_path, clip, vectors):
     argv = ["--input", str(clip), "--motion-vectors", str(vectors), *SMALL, "--output-dir", str(tmp_path / "out")]
     assert continuous.main([*argv, "--max-frames", "3"]) == 0
     assert continuous.main([*argv, "--max-frames", "10"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "extra", "says"),
+    [
+        (klein, ["--model", "tiny-klein", "--conditioning", "dual-ref"], "under dual-ref"),
+        (continuous, ["--mode", "anchored"], "under --mode anchored without tails"),
+    ],
+)
+def test_a_blend_schedule_that_blends_nothing_is_said(tmp_path, clip, tool, extra, says, capsys):
+    """Catches a schedule that is announced, makes another run, and reaches no pass."""
+    common = ["--input", str(clip), "--max-frames", "2", *SMALL, *extra, "--output-dir", str(tmp_path / "out")]
+    assert tool.main([*common, "--blend-schedule", "0:0.3,2:0.6"]) == 0
+    out, err = capsys.readouterr()
+    assert f"--blend-schedule has no effect {says}" in err
+    assert " blend_schedule" not in out
+    assert tool.main(common) == 0
+    assert "complete already" in capsys.readouterr().out
+
+
+def test_key_frames_after_the_clip_are_said(tmp_path, clip, capsys):
+    """Catches a schedule for a longer clip whose end nobody sees; the last pass itself is reached."""
+    argv = ["--input", str(clip), "--max-frames", "2", *SMALL, "--output-dir", str(tmp_path)]
+    assert continuous.main([*argv, "--strength-schedule", "0:0.3,60:0.6", "--seed-schedule", "0:fixed|2:random"]) == 0
+    error = capsys.readouterr().err
+    assert "--strength-schedule goes on to pass 60, and the main loop has 2" in error
+    assert "--seed-schedule" not in error
 
 
 def test_without_history_nothing_changes(tmp_path, clip):

@@ -360,5 +360,5 @@ class ScheduleOptions:
         "in the place of --fixed-seed: fixed, increment (seed + pass), random (repeatable), or list:3,7,9 (in turn); also "
         "by key frames, 0:fixed|60:random",
         metavar="POLICY",
-        parse=key_frames(seed_policy, between="|"),
+        parse=key_frames(seed_policy, between="|", example="0:fixed|60:random"),
     )

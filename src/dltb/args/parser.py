@@ -185,14 +185,19 @@ def number(at_least: float, at_most: float | None = None, *, above: bool = False
     return parse
 
 
-def key_frames(parse: Callable[[str], T], between: str = ",") -> Callable[[str], tuple[tuple[int, T], ...]]:
-    """A parser of ``0:VALUE,60:VALUE``, or of one VALUE that holds throughout."""
+def key_frames(
+    parse: Callable[[str], T], between: str = ",", *, example: str = "0:0.3,60:0.6"
+) -> Callable[[str], tuple[tuple[int, T], ...]]:
+    """A parser of ``0:VALUE,60:VALUE``, or of one VALUE that holds throughout; a wrong VALUE is answered by ``example``."""
 
     def parse_all(text: str) -> tuple[tuple[int, T], ...]:
         parts = [part.strip() for part in text.split(between)]
-        keys = [_key_frame(part, parse) for part in parts]
-        if len(keys) == 1 and keys[0] is None:
-            return ((0, parse(parts[0])),)
+        try:
+            keys = [_key_frame(part, parse) for part in parts]
+            if len(keys) == 1 and keys[0] is None:
+                return ((0, parse(parts[0])),)
+        except ValueError as error:
+            raise ValueError(f"{error}; the form is PASS:VALUE{between}..., such as {example}") from None
         if None in keys:
             raise ValueError(f"{parts[keys.index(None)]!r} in {text!r} is no key frame such as 60:VALUE")
         found = [key for key in keys if key is not None]

@@ -1,13 +1,13 @@
 """Scheduled settings: what a pass of a given number runs with, and a ``generate`` that follows it."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from dltb import UsageError
-from dltb.args.options import ScheduleOptions
+from dltb.args.options import ScheduleOptions, VideoOptions
 from dltb.imaging import PassSettings
 from dltb.imaging.passes import Generate, Pass
 from dltb.loop.schedule import held_at, number_at, seed_at
@@ -20,6 +20,11 @@ _SCHEDULED = {
     "prompt": "prompt_schedule",
     "fixed_seed": "seed_schedule",
 }
+
+
+def blends(video: VideoOptions) -> bool:
+    """Whether any pass mixes frame and state by pixels: with two references none does, nor where no state is carried."""
+    return video.conditioning == "blend" and (video.mode != "anchored" or bool(video.tail_frames))
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,16 @@ class Schedule:
         """The share of the fresh frame at pass ``index``."""
         keys = self.options.blend_schedule
         return number_at(keys, index) if keys else share
+
+    def reaching(self, video: VideoOptions) -> "Schedule":
+        """The same without a blend schedule that reaches no pass of such a loop."""
+        return self if blends(video) else replace(self, options=replace(self.options, blend_schedule=None))
+
+    def beyond(self, passes: int) -> Iterator[tuple[str, int]]:
+        """The schedules, as their options are called, whose last key frame lies after all passes, and where it lies."""
+        for name, keys in self.described().items():
+            if keys[-1][0] > passes:
+                yield name, keys[-1][0]
 
     def prompts(self, base: str) -> list[str]:
         """Every prompt that the run uses."""

@@ -38,7 +38,7 @@ from dltb.runs.video_setup import (
     make_clip,
     run_name,
 )
-from dltb.runs.video_text import header, inert
+from dltb.runs.video_text import header, inert, unreached
 
 AHEAD = 4  # source frames decoded ahead of the loop, beside one for each flow worker
 END_STATE = "end_state.png"  # what every tail starts from
@@ -75,6 +75,7 @@ def run_video(
     clip = make_clip(path, probe, choice, video.max_frames)
     schedule = Schedule(beyond.schedule)
     schedule.check(choice.spec, choice.settings.num_inference_steps, given, profile=choice.profile)
+    schedule = schedule.reaching(video)
     choice = replace(choice, schedule=schedule)
     motion = find_motion(beyond.motion, frozenset(given), clip, choice)
     loop = Loop(video, factory, motion, beyond.history, schedule)
@@ -107,7 +108,7 @@ def _phases(video: VideoOptions, clip: Clip) -> list[Phase]:
 
 
 def _record(plan: RunPlan, clip: Clip, choice: ModelChoice, loop: Loop, speed: SpeedOptions, load: Callable) -> int:
-    notes = [*clip.probe.notes, *inert(loop, choice.given)]
+    notes = [*clip.probe.notes, *inert(loop, choice.given), *unreached(loop, clip)]
     first = clip.prepare(next(read_video(clip.path, limit=1)))
     generate = load(choice, notes.append)
     flow = _flow_ahead(loop, speed, choice.device)

@@ -6,6 +6,7 @@ from dltb.args.options import MotionOptions, VideoOptions
 from dltb.loop.conditioning import needs_motion
 from dltb.output.naming import control_tag
 from dltb.runs.model import ModelChoice
+from dltb.runs.schedule import blends
 from dltb.runs.video_setup import Clip, Loop
 
 
@@ -46,13 +47,20 @@ def inert(loop: Loop, given: Collection[str]) -> Iterator[str]:
     yield from _inert_motion(loop, given)
 
 
+def unreached(loop: Loop, clip: Clip) -> Iterator[str]:
+    """One line for every schedule that goes on after the passes that the clip is known to have."""
+    for name, at in loop.schedule.beyond(clip.passes) if clip.passes else ():
+        yield f"--{name.replace('_', '-')} goes on to pass {at}, and the main loop has {clip.passes}"
+
+
 def _inert_video(video: VideoOptions, given: Collection[str]) -> Iterator[str]:
     """The loop's own options that change nothing as they stand together."""
     dual_ref, anchored = video.conditioning == "dual-ref", video.mode == "anchored"
-    if "anchor_blend" in given and dual_ref:
-        yield "--anchor-blend has no effect under dual-ref: the model weighs its two references itself"
-    if "anchor_blend" in given and anchored and not dual_ref and not video.tail_frames:
-        yield "--anchor-blend has no effect under --mode anchored without tails: no state is carried"
+    if not blends(video):
+        why = "dual-ref: the model weighs its two references itself"
+        why = why if dual_ref else "--mode anchored without tails: no state is carried"
+        for name in sorted({"anchor_blend", "blend_schedule"} & set(given)):
+            yield f"--{name.replace('_', '-')} has no effect under {why}"
     if "ref_order" in given and not dual_ref:
         yield "--ref-order has no effect under blend: there is one reference"
     if {"reproject", "reproject_mask"} & set(given) and anchored:
