@@ -87,6 +87,21 @@ def test_smallest_card(peak, card):
     assert smallest_card(peak * GIB) == card
 
 
+def test_a_device_that_is_full_before_the_first_pass(monkeypatch, capsys):
+    """Catches a traceback where the prompt's encoding, not a pass, is what no longer fits."""
+    import torch
+    from diffusers import Flux2KleinPipeline
+
+    def full(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+
+    monkeypatch.setattr(Flux2KleinPipeline, "encode_prompt", full)
+    assert main(["--model", "tiny-klein", "--device", "cpu", "--passes", "1"]) == 1
+    captured = capsys.readouterr()
+    assert "native: out of memory\n" in captured.out
+    assert "does not fit here" in captured.err
+
+
 @pytest.mark.gpu
 def test_a_card_that_is_too_small(capsys):
     """Catches a probe that ends at the first failure instead of trying --offload, on a device that is really full."""

@@ -5,8 +5,9 @@ Knows how a pipeline is called (from the model's row) and what its output must l
 itself is made is a ``Call``: here the pipeline as it comes, in ``dltb.models.direct`` the same without its overhead.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,14 +111,10 @@ def run_pass(
     frames = _as_list(images)
     check_frames(spec, frames, settings)
     started = time.perf_counter()
-    try:
+    height, width = frames[0].shape[:2]
+    with explained_memory(spec, width, height):
         made = (call or pipeline_call(pipe, spec, call_options(spec, settings)))(frames, generator)
         frame = fetch(made.pixels, frames[0].shape)
-    except RuntimeError as error:
-        # torch.OutOfMemoryError is one of these; MPS raises a plain RuntimeError that says so in words.
-        if "out of memory" not in str(error).lower():
-            raise
-        raise RunError(_out_of_memory(spec, frames[0])) from error
     return Pass(
         frame=frame,
         seconds=time.perf_counter() - started,
@@ -334,9 +331,15 @@ def first_sigma(scheduler: Any) -> float | None:
     return None if sigmas is None or begin is None else float(sigmas[begin])
 
 
-def _out_of_memory(spec: "ModelSpec", frame: np.ndarray) -> str:
-    known = f"; reported to fit in {spec.vram_gb} GB at {spec.native_size} px" if spec.vram_gb else ""
-    return (
-        f"out of memory: {spec.key} at {frame.shape[1]}x{frame.shape[0]} px{known}. Use --offload, or a smaller "
-        "--width and --height"
-    )
+@contextlib.contextmanager
+def explained_memory(spec: "ModelSpec", width: int, height: int) -> Iterator[None]:
+    """A full device, in whatever a pass of this size (px) needs, becomes a RunError that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        # torch.OutOfMemoryError is one of these; MPS raises a plain RuntimeError that says so in words.
+        if "out of memory" not in str(error).lower():
+            raise
+        known = f"; reported to fit in {spec.vram_gb} GB at {spec.native_size} px" if spec.vram_gb else ""
+        advice = "Use --offload, or a smaller --width and --height"
+        raise RunError(f"out of memory: {spec.key} at {width}x{height} px{known}. {advice}") from error

@@ -11,7 +11,15 @@ from dltb import UsageError
 from dltb.args.options import ModelOptions
 from dltb.imaging import PassSettings, make_generate
 from dltb.imaging.controls import make_identity, make_vae_round_trip
-from dltb.imaging.passes import Generate, Pass, call_options, guidance_scale, inert_settings, prompt_notes
+from dltb.imaging.passes import (
+    Generate,
+    Pass,
+    call_options,
+    explained_memory,
+    guidance_scale,
+    inert_settings,
+    prompt_notes,
+)
 from dltb.models import (
     MODELS,
     ModelSpec,
@@ -167,15 +175,12 @@ def _engine(pipe: Any, choice: ModelChoice, prompt: str, report: ProfileReport |
     from dltb.models.direct.engine import make_engine
 
     settings, spec = replace(choice.settings, prompt=prompt), choice.spec
-    return make_engine(
-        pipe,
-        spec,
-        call_options(spec, settings),
-        profile=choice.profile,
-        offload=choice.offload,
-        size=(settings.width or spec.native_size, settings.height or spec.native_size),
-        report=report,
-    )
+    size = (settings.width or spec.native_size, settings.height or spec.native_size)
+    options = call_options(spec, settings)
+    with explained_memory(spec, *size):  # the prompt is encoded here
+        return make_engine(
+            pipe, spec, options, profile=choice.profile, offload=choice.offload, size=size, report=report
+        )
 
 
 def describe_choice(choice: ModelChoice) -> tuple[dict[str, Any], dict[str, Any]]:
