@@ -6,9 +6,10 @@
 
 The plain loop is what one writes first: decode, resize, flow, warp, blend or pair, ``pipe(...)``, save the PNG as PIL does,
 append to an mp4, one after the other. Both loops take the same clip and make the same number of passes; of each, the passes
-after the second count, to the moment when every file is written. ``exact`` must give the plain loop's bytes in every frame,
-or the command fails. Floor: the floating-point operations of a pass, text aside, over the card's own rate in a large matrix
-product.
+after the second count, to the end of the last one. What comes after it and once a run, until every file is written, stands
+apart as ``closing``: the encoder's last frames, the video's index, the end state, run.json, and what this toolkit's writer
+lags behind, a few passes at most. ``exact`` must give the plain loop's bytes in every frame, or the command fails.
+Floor: the floating-point operations of a pass, text aside, over the card's own rate in a large matrix product.
 Full-size pipelines are built by ``benchmarks.full_size``: random weights, stand-in tokenizers.
 """
 
@@ -76,7 +77,8 @@ EMBEDDED = (
 class Timed:
     """One run of one loop."""
 
-    ms: float  # per pass, after the skipped ones, files included
+    ms: float  # per pass, after the skipped ones
+    closing_ms: float  # from the end of the last pass to the moment when every file is written
     first_s: float  # the skipped passes
     frames: list[np.ndarray]
 
@@ -96,8 +98,9 @@ class Clock:
 
     def stop(self) -> Timed:
         """Everything is written."""
-        ended, warm = time.perf_counter(), self.ends[SKIPPED - 1]
-        return Timed((ended - warm) * 1000 / (len(self.ends) - SKIPPED), warm - self.started, self.frames)
+        ended, warm, last = time.perf_counter(), self.ends[SKIPPED - 1], self.ends[-1]
+        ms = (last - warm) * 1000 / (len(self.ends) - SKIPPED)
+        return Timed(ms, (ended - last) * 1000, warm - self.started, self.frames)
 
 
 def plain_loop(pipe: Any, choice: Any, video: VideoOptions, out: Path) -> Timed:
@@ -229,6 +232,7 @@ class Bench:
         pipe = plain if profile == "exact" else self.load()
         model = ModelOptions(**{**vars(self.model), "profile": profile})
         times: dict[str, list[float]] = {"plain": [], "dltb": []}
+        closing: dict[str, list[float]] = {"plain": [], "dltb": []}
         first_s, peaks, report, differing = 0.0, {}, {}, None
         for turn in range(self.args.rounds + 1):
             # The first turn warms caches and allocators, and compiles.
@@ -241,13 +245,15 @@ class Bench:
             if turn == 0:
                 first_s, report = ours.first_s, told
                 continue
-            times["plain"].append(straight.ms)
-            times["dltb"].append(ours.ms)
+            for name, timed in (("plain", straight), ("dltb", ours)):
+                times[name].append(timed.ms)
+                closing[name].append(timed.closing_ms)
         medians = {name: statistics.median(values) for name, values in times.items()}
         result = {
             "ms": {name: round(value, 1) for name, value in medians.items()},
             "ratio": round(medians["plain"] / medians["dltb"], 2),
             "rounds_ms": {name: [round(value, 1) for value in values] for name, values in times.items()},
+            "closing_ms": {name: round(statistics.median(values)) for name, values in closing.items()},
             "first_differing_frame": differing,
             "first_passes_s": round(first_s, 1),
             "peak_gib": peaks,
@@ -317,13 +323,19 @@ class Bench:
         return report.as_dict() | {"captured": None, "replayed": None}
 
 
-KINDS = {  # of kernels, by words in their names; the first that fits
+KINDS = {  # of kernels, by words in their names; the first that fits. Triton's names list all that is fused in them
+    "compiled": ("triton",),
     "attention": ("flash", "sdpa", "fmha", "attention"),
     "convolution": ("conv", "fprop", "dgrad", "implicit", "xmma_nhwc"),
     "matrix product": ("gemm", "nvjet", "cutlass", "cublas", "splitk"),
-    "compiled elementwise": ("triton",),
     "copies": ("memcpy", "memset", "nchwtonhwc", "nhwctonchw", "cat", "copy"),
 }
+
+
+def kind_of(kernel: str) -> str:
+    """The kind of a kernel, by its name."""
+    name = kernel.lower()
+    return next((kind for kind, words in KINDS.items() if any(word in name for word in words)), "other elementwise")
 
 
 def kernel_times(work: Callable[[], None]) -> dict[str, float]:
@@ -336,8 +348,7 @@ def kernel_times(work: Callable[[], None]) -> dict[str, float]:
         torch.cuda.synchronize()
     times: dict[str, float] = {"kernels": 0}
     for event in profiler.events():
-        name = event.name.lower()
-        kind = next((kind for kind, words in KINDS.items() if any(word in name for word in words)), "other elementwise")
+        kind = kind_of(event.name)
         times[kind] = times.get(kind, 0) + event.device_time / 1000
         times["kernels"] += 1
     return {kind: round(ms, 2) for kind, ms in times.items()}
@@ -443,17 +454,21 @@ def print_table(results: list[dict[str, Any]], about: dict[str, Any]) -> None:
     versions = about["versions"]
     named = ", ".join(f"{name} {versions[name]}" for name in ("torch", "diffusers", "transformers", "opencv", "python"))
     print(f"\n{about['device_name']}, {os.cpu_count()} host cores; {named}")
-    print("| row | profile | plain ms | dltb ms | ratio | of the floor | first passes s | peak GiB plain / dltb |")
-    print("|---|---|---|---|---|---|---|---|")
+    heads = ["row", "profile", "plain ms", "dltb ms", "ratio", "of the floor", "first passes s"]
+    heads += [f"{what} plain / dltb" for what in ("closing ms", "peak GiB")]
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     for result in results:
         for profile, found in result["profiles"].items():
             if "error" in found:
-                print(f"| {result['row']} {result['size']} | {profile} | {found['error'][:90]} | | | | | |")
+                print(
+                    f"| {result['row']} {result['size']} | {profile} | {found['error'][:90]} {'| ' * (len(heads) - 2)}"
+                )
                 continue
-            ms, peak = found["ms"], found["peak_gib"]
+            ms = found["ms"]
             share = f"{result['floor_ms'] / ms['dltb']:.0%} of {result['floor_ms']:g}"
             cells = [f"{result['row']} {result['size']}", profile, ms["plain"], ms["dltb"], f"{found['ratio']}x", share]
-            cells += [found["first_passes_s"], f"{peak['plain']} / {peak['dltb']}"]
+            pairs = [f"{found[what]['plain']} / {found[what]['dltb']}" for what in ("closing_ms", "peak_gib")]
+            cells += [found["first_passes_s"], *pairs]
             print(f"| {' | '.join(map(str, cells))} |")
 
 
