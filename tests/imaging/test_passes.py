@@ -320,3 +320,10 @@ def test_a_warning_of_the_pipeline_is_said_once(random_model, small_picture, cap
     finally:
         log.removeHandler(caplog.handler)
     assert len([text for text in caplog.messages if "7.125" in text]) == 1
+
+
+@pytest.mark.gpu
+def test_a_frame_holds_no_pinned_memory() -> None:
+    """Catches frames in the writer's queue that make every pass pin new memory."""
+    frame = to_uint8(torch.rand(1, 3, 64, 64, device="cuda"))
+    assert not torch.from_numpy(frame).is_pinned()

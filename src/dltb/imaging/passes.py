@@ -213,7 +213,8 @@ def _to_host(tensor: "torch.Tensor") -> np.ndarray:
     pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     pinned.copy_(tensor, non_blocking=True)
     torch.cuda.current_stream().synchronize()
-    return pinned.numpy()
+    # The loop's readers hold a frame for many passes, and pinning memory anew on each costs more than this copy.
+    return pinned.numpy().copy()
 
 
 def check_not_flat(frame: np.ndarray, inputs: Sequence[np.ndarray]) -> None:
