@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 import cv2
 import numpy as np
 
-from dltb.imaging.flow import Flow
+from dltb.imaging.flow import Flow, fetch_map
 from dltb.imaging.mask import unseen
-from dltb.imaging.warp import fetch_map
 
 BLUR = (3, 3)  # px; a flow that is right to half a pixel is no mismatch
 NOISE = 2.0  # levels, mean: two frames that differ by less are one scene, however little is in it

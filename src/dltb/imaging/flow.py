@@ -45,6 +45,13 @@ def mean_motion(flow: np.ndarray) -> float:
     return float(np.linalg.norm(flow, axis=-1).mean())
 
 
+def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where every pixel fetches, x and y [H, W] float32 px, under `flow` [H, W, 2] px."""
+    height, width = flow.shape[:2]
+    rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    return columns - flow[..., 0], rows - flow[..., 1]
+
+
 # Two frames, uint8 RGB -> [H, W, 2] float32 px, from the first to the second.
 Motion = Callable[[np.ndarray, np.ndarray], np.ndarray]
 

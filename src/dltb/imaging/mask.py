@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 
 from dltb import UsageError
+from dltb.imaging.flow import fetch_map
 
 
 def disocclusion_mask(forward: np.ndarray, backward: np.ndarray, fb_tau: float = 1.5, dilate_px: int = 5) -> np.ndarray:
@@ -36,8 +37,7 @@ def outside_frame(flow: np.ndarray) -> np.ndarray:
     and a hundredth of a pixel of noise on a still clip does not repaint the border.
     """
     height, width = flow.shape[:2]
-    rows, columns = np.indices((height, width), np.float32)
-    x, y = columns - flow[..., 0], rows - flow[..., 1]
+    x, y = fetch_map(flow)
     return ~((x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5))
 
 

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from dltb import UsageError
-from dltb.imaging.flow import Flow, check_frames
+from dltb.imaging.flow import Flow, check_frames, fetch_map
 from dltb.imaging.mask import dilated, disocclusion_mask, unseen
 
 HIDDEN_DILATE = 3  # px: an exact mask is right to a pixel; its edges are antialiased in the frames
@@ -34,12 +34,6 @@ def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
     if flow.shape != (*state.shape[:2], 2):
         raise UsageError(f"flow has shape {flow.shape}; a state of shape {state.shape} takes {(*state.shape[:2], 2)}")
     return cv2.remap(state, *fetch_map(flow), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-
-
-def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where every pixel fetches, x and y [H, W] float32 px, under `flow` [H, W, 2] px."""
-    rows, columns = np.indices(flow.shape[:2], np.float32)
-    return columns - flow[..., 0], rows - flow[..., 1]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ All frames are uint8 RGB [H, W, 3].
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 from PIL import Image
 
@@ -26,7 +27,14 @@ Conditioning = tuple[Combine, TailSource]
 
 def blend_frames(carried: Frame, fresh: Frame, share: float) -> Frame:
     """(1 - share) carried + share fresh, with the bytes of Pillow's Image.blend (which truncates)."""
-    return np.asarray(Image.blend(Image.fromarray(carried), Image.fromarray(fresh), share))
+    blended = Image.blend(_bytes_as_grey(carried), _bytes_as_grey(fresh), share)
+    return np.asarray(blended).reshape(carried.shape)
+
+
+def _bytes_as_grey(frame: Frame) -> Image.Image:
+    """A view for what treats every byte alike: as RGB, Pillow copies every pixel into four bytes and back."""
+    height, width, channels = frame.shape
+    return Image.frombuffer("L", (width * channels, height), np.ascontiguousarray(frame), "raw", "L", 0, 1)
 
 
 def make_blend(args: Any, estimate_flow: Callable, warp: Callable) -> Conditioning:
@@ -105,7 +113,7 @@ def _reprojected(estimate_flow: Callable, warp: Callable) -> Callable:
         if getattr(flow, "warp_error", None) is not None:
             facts["warp_error"] = flow.warp_error
         if moved.mask is not None:
-            facts["mask_share"] = float(moved.mask.mean())
+            facts["mask_share"] = cv2.countNonZero(moved.mask.view(np.uint8)) / moved.mask.size
         return moved.frame, facts | dict(getattr(moved, "facts", {}))
 
     return carry

@@ -15,8 +15,7 @@ import cv2
 import numpy as np
 
 from dltb.imaging.evidence import Evidence
-from dltb.imaging.flow import Flow
-from dltb.imaging.warp import fetch_map
+from dltb.imaging.flow import Flow, fetch_map
 
 NOTHING: Mapping[str, float] = MappingProxyType({})
 NEAR = (3, 3)  # px, the neighbourhood of clamp and clip
