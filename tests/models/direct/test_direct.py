@@ -178,3 +178,33 @@ def test_on_an_accelerator_every_stage_is_a_graph_of_the_same_bits(key, checkpoi
         assert np.array_equal(one.frame, other.frame)
     if device == "cuda":
         assert set(engine.report.stages.values()) == {"graph"}
+
+
+def test_the_vae_is_cast_to_float32_once_a_run_and_not_on_every_pass(checkpoint, small_picture, monkeypatch) -> None:
+    """Catches the pipeline's own four casts a pass; the values must be those that they give."""
+    from diffusers import StableDiffusionXLImg2ImgPipeline
+
+    spec, casts = MODELS["sdxl-turbo"], []
+    pipe = StableDiffusionXLImg2ImgPipeline.from_pretrained(
+        checkpoint(spec.folder_classes[0]), torch_dtype=torch.float16
+    )
+    pipe.vae.register_to_config(force_upcast=True)
+    cast = type(pipe.vae).to
+
+    def counted(self, *args, **kwargs):
+        casts.append(args or kwargs)
+        return cast(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(pipe.vae), "to", counted)
+    options = call_options(spec, SETTINGS)
+
+    def frame(call, seed):
+        return run_pass(pipe, spec, [small_picture], SETTINGS, make_generator("cpu", seed), call=call).frame
+
+    direct = make_direct(pipe, options)
+    ours = [frame(direct, seed) for seed in (1, 2, 3)]
+    assert len(casts) == 1
+    plain = [frame(pipeline_call(pipe, spec, options), seed) for seed in (1, 2, 3)]
+    assert len(casts) == 1 + 3 * 4
+    assert all(np.array_equal(one, other) for one, other in zip(ours, plain, strict=True))
+    assert pipe.vae.dtype == torch.float16
