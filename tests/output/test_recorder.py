@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from dltb import RunError, assemble
-from dltb.imaging.frames import read_image
+from dltb.imaging.frames import read_image, write_png
+from dltb.output import recorder as recorder_module
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.output.run_directory import Decision
 
@@ -305,3 +306,57 @@ def test_a_preview_is_there_while_the_run_goes_on(tmp_path):
         recorder._writer.submit(done.set)
         assert done.wait(10)
         assert len(decoded(tmp_path / "run" / "preview.mp4")) == 6
+
+
+def test_a_pass_is_logged_when_its_png_is_there(tmp_path, monkeypatch):
+    """Catches a log line without its frame after a kill, lines out of order, and a checkpoint that runs ahead of a PNG."""
+    run, hold, go, filmed = tmp_path / "run", threading.Event(), threading.Event(), threading.Event()
+
+    def held(path, picture, **named):
+        if path.name == "frame_0005.png":
+            hold.wait(10)
+        write_png(path, picture, **named)
+
+    monkeypatch.setattr(recorder_module, "write_png", held)
+    with RunRecorder(plan(run)) as recorder:
+        recorder.start(MAIN)
+        recorder._writer.submit(go.wait)  # while the queue is empty, the writer waits for every PNG
+        for index in range(1, 8):
+            recorder.record(MAIN, index, frame(index), frame(index), {"seconds": 0.1})
+        recorder._writer.submit(filmed.set)
+        go.set()
+        assert filmed.wait(10)
+        assert len((run / "steps.jsonl").read_text().splitlines()) == 4
+        hold.set()
+    numbers = [json.loads(line)["pass"] for line in (run / "steps.jsonl").read_text().splitlines()]
+    assert numbers == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_png_that_cannot_be_written_ends_the_log(tmp_path, monkeypatch):
+    """Catches a pass that counts, and a checkpoint after it, although its frame is not on disk."""
+
+    def full(path, picture, **named):
+        if path.name == "frame_0010.png":
+            raise RunError("cannot write frame_0010.png: disk full")
+        write_png(path, picture, **named)
+
+    monkeypatch.setattr(recorder_module, "write_png", full)
+    with pytest.raises(RunError, match="disk full"), RunRecorder(plan(tmp_path / "run")) as recorder:
+        play(recorder, MAIN)
+    assert manifest(tmp_path / "run")["passes"]["main"] == 9
+    assert not (tmp_path / "run" / "partial" / "checkpoint.json").exists()
+
+
+def test_what_is_worked_out_later_is_logged_in_its_place(tmp_path):
+    """Catches numbers beside the wrong pass, and work on the loop's own thread."""
+    with RunRecorder(plan(tmp_path / "run")) as recorder:
+        recorder.start(MAIN)
+        for index in range(1, 8):
+
+            def later(index=index):
+                return {"mad": index, "thread": threading.current_thread().name}
+
+            recorder.record(MAIN, index, frame(index), None, {"seconds": 0.1}, later)
+    records = [json.loads(line) for line in (tmp_path / "run" / "steps.jsonl").read_text().splitlines()]
+    assert [(record["pass"], record["mad"]) for record in records] == [(n, n) for n in range(1, 8)]
+    assert {record["thread"] for record in records} == {"writer"}

@@ -10,10 +10,11 @@ import os
 import shutil
 import socket
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -168,18 +169,27 @@ class RunRecorder:
         return self.directory / "frames" / f"{phase.prefix}frame_{index:04d}.png"
 
     def record(
-        self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
+        self,
+        phase: Phase,
+        index: int,
+        frame: np.ndarray,
+        source: np.ndarray | None,
+        facts: Mapping[str, Any],
+        later: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        """Hand over one finished pass; ``source`` is the fresh frame that a resume needs, None where it never changes."""
-        self._writer.submit(self._write_pass, phase, index, frame, source, facts)
+        """Hand over one finished pass; ``source`` is the fresh frame that a resume needs, None where it never changes.
+
+        ``later`` gives further facts, away from the loop's thread.
+        """
+        self._writer.submit(self._write_pass, phase, index, frame, source, facts, later)
 
     def save_image(self, name: str, frame: np.ndarray) -> None:
         """Write ``name`` in the run directory, behind the passes handed over before."""
-        self._writer.submit(self._write_png, self.directory / name, frame)
+        self._writer.submit(self._writer.beside, partial(self._write_png, self.directory / name, frame))
 
     def keep(self, name: str, frame: np.ndarray) -> None:
         """Keep a frame for a resume, out of the way of users until the run is complete."""
-        self._writer.submit(write_png, self._partial / name, frame)
+        self._writer.submit(checkpoints.write_frame, self._partial / name, frame)
 
     def read_kept(self, name: str) -> np.ndarray:
         """A frame that ``keep`` was given, in this session or one before."""
@@ -222,31 +232,39 @@ class RunRecorder:
     # Below: what runs on the writer's thread, or once at the start and the end.
 
     def _write_pass(
-        self, phase: Phase, index: int, frame: np.ndarray, source: np.ndarray | None, facts: Mapping[str, Any]
+        self,
+        phase: Phase,
+        index: int,
+        frame: np.ndarray,
+        source: np.ndarray | None,
+        facts: Mapping[str, Any],
+        later: Callable[[], Mapping[str, Any]],
     ) -> None:
-        saved = index % self.plan.save_every == 0
-        if saved:
-            place = {"phase": phase.name, "pass": index, "seed": facts.get("seed")}
-            self._write_png(self._frame_path(phase, index), frame, **place)
         if phase.name in self._videos and index % self.plan.video_every == 0:
             self._videos[phase.name].write(index, frame)
+        self._write_preview(phase, index, frame)
+        saved = index % self.plan.save_every == 0
+        place = {"phase": phase.name, "pass": index, "seed": facts.get("seed")}
+        png = partial(self._write_png, self._frame_path(phase, index), frame, **place) if saved else None
+        self._writer.beside(png, partial(self._log_pass, phase, index, frame, {**facts, **later()}, saved=saved))
+        if index % checkpoints.EVERY == 0:
+            self._checkpoint(phase, frame, source, finished=False)
+
+    def _log_pass(self, phase: Phase, index: int, frame: np.ndarray, facts: Mapping[str, Any], *, saved: bool) -> None:
+        """Say that a pass is there, when its PNG is."""
         self._append({"phase": phase.name, "pass": index, **facts})
         self.passes[phase.name] = index
         self._seconds.append(facts["seconds"])
-        self._show(phase, index, frame, facts, saved=saved)
-        if index % checkpoints.EVERY == 0:
-            self._checkpoint(phase, frame, source, finished=False)
+        step = sum(self.passes.values())
+        self._trackers.log(phase.name, step, facts)
+        if saved:
+            self._trackers.log_frame(phase.name, step, frame)
 
     def _write_png(self, path: Path, frame: np.ndarray, **place: Any) -> None:
         description = self.plan.describe(**place)
         write_png(path, frame, text=png_text(description) if description else None)
 
-    def _show(self, phase: Phase, index: int, frame: np.ndarray, facts: Mapping[str, Any], *, saved: bool) -> None:
-        """What is only to be watched: preview and trackers."""
-        step = sum(self.passes.values())
-        self._trackers.log(phase.name, step, facts)
-        if saved:
-            self._trackers.log_frame(phase.name, step, frame)
+    def _write_preview(self, phase: Phase, index: int, frame: np.ndarray) -> None:
         if phase.name in self._previews:
             self._previews[phase.name].write(index, shrunk(frame, PREVIEW_SIDE))
             if index % self.plan.preview_every == 0:
@@ -265,6 +283,7 @@ class RunRecorder:
         for video in (self._videos.get(phase.name), self._previews.get(phase.name)):
             if video is not None:
                 video.close_segment()
+        self._writer.settle()
         frames = {"state": state} if source is None else {"state": state, "source": source}
         place = Checkpoint(
             phase=phase.name,

@@ -1,23 +1,29 @@
-"""One thread that writes what the loop hands it, in order, behind a bounded queue."""
+"""One thread that writes what the loop hands it, in order, behind a bounded queue; a few beside it for what is slow."""
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+BESIDE = 3  # threads: a PNG may take longer than a pass
 _STOP = object()
 
 
 class WriteBehind:
     """Runs jobs in the order given. The first error stops all later jobs and is raised at the next call.
 
-    Order is what checkpoints rest on: when a checkpoint's job runs, everything handed in before it is on disk.
+    Order is what checkpoints rest on: a checkpoint's job calls ``settle``, and then everything handed in before it is on
+    disk.
     """
 
     def __init__(self, depth: int = 8) -> None:
         self._jobs: queue.Queue = queue.Queue(maxsize=depth)
         self._error: BaseException | None = None
         self._last: Callable[[], Any] | None = None
+        self._pool = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside the writer")
+        self._under_way: deque[tuple[Future | None, Callable[[], Any]]] = deque()
         self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
         self._thread.start()
 
@@ -26,6 +32,27 @@ class WriteBehind:
         if self._error is not None:
             raise self._error
         self._jobs.put((job, *args))
+
+    def beside(self, job: Callable[[], Any] | None, then: Callable[[], Any] = lambda: None) -> None:
+        """Within a job: begin ``job`` on another thread; ``then`` runs on this one, in order, when it has ended well.
+
+        Waits while there is more under way than threads; while no job is queued all of it is waited for. Without a ``job``
+        only the order counts.
+        """
+        self._under_way.append((self._pool.submit(job) if job else None, then))
+        while self._under_way and (len(self._under_way) > BESIDE or _is_over(self._under_way[0][0])):
+            self._end_first()
+
+    def settle(self) -> None:
+        """Within a job: wait for all that was begun beside it."""
+        while self._under_way:
+            self._end_first()
+
+    def _end_first(self) -> None:
+        begun, then = self._under_way.popleft()
+        if begun is not None:
+            begun.result()
+        then()
 
     def drain(self) -> BaseException | None:
         """Run what is queued and return the first error."""
@@ -43,7 +70,10 @@ class WriteBehind:
         while (item := self._jobs.get()) is not _STOP:
             if self._error is None:
                 self._run(*item)
+            if self._error is None and self._jobs.empty():
+                self._run(self.settle)
             self._jobs.task_done()
+        self._pool.shutdown(cancel_futures=True)
         if self._last is not None:
             self._run(self._last)
 
@@ -52,3 +82,7 @@ class WriteBehind:
             job(*args)
         except BaseException as error:  # raised again in the loop's thread
             self._error = self._error or error
+
+
+def _is_over(begun: Future | None) -> bool:
+    return begun is None or begun.done()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from dltb.runs.space import check_space
 from dltb.runs.stop import StopSignal
 
 MAX_NAME = 240  # bytes; file systems take 255
+Measurement = Callable[[], Mapping[str, float]]  # not made yet
 
 
 def plan_run(
@@ -104,13 +106,13 @@ class Session:
         keep_source: bool = True,
         before_record: Callable[[StepResult], None] | None = None,
         resolve: Resolve | None = None,
-        measure: Callable[[StepResult, Frame], Mapping[str, float]] | None = None,
+        measure: Callable[[StepResult, Frame], Measurement] | None = None,
     ) -> StepResult | None:
         """Run one phase from ``point`` to its end and return its last step, None when no source was left.
 
         ``keep_source`` stores the fresh frame at checkpoints, for phases in which it changes; ``before_record`` hands
-        over what else a pass leaves, so that its checkpoint speaks for that too; ``resolve`` is the loop's; ``measure``
-        adds to the log what a step says beside the frame before it.
+        over what else a pass leaves, so that its checkpoint speaks for that too; ``resolve`` is the loop's; what
+        ``measure`` returns is worked out behind the loop and adds to the log what a step says beside the frame before it.
         """
         step, before = None, point.state
         with closing(sources), Progress(phase.name, phase.passes, point.start) as progress:
@@ -119,10 +121,9 @@ class Session:
                     before_record(step)
                 source = step.source.frame if keep_source else None
                 drift = None if before is None else frame_drift(before, step.frame)
-                measured = {} if drift is None else {"delta_prev": drift}
-                if measure is not None and before is not None:
-                    measured |= measure(step, before)
-                self.recorder.record(phase, step.index, step.frame, source, step_facts(step, measured))
+                facts = step_facts(step, {} if drift is None else {"delta_prev": drift})
+                later = dict if measure is None or before is None else partial(_rounded_of, measure(step, before))
+                self.recorder.record(phase, step.index, step.frame, source, facts, later)
                 self._describe()
                 progress.step(drift)
                 before = step.frame
@@ -151,7 +152,15 @@ def step_facts(step: StepResult, measured: Mapping[str, float] | None = None) ->
     facts = {"seconds": round(done.seconds, 4), "seed": done.seed}
     facts |= {"steps_run": done.steps_run, "sigma_start": done.sigma_start}
     own = {**step.inputs.facts, **getattr(done, "facts", {}), **(measured or {})}
-    return facts | {name: round(value, 5) for name, value in own.items()}
+    return facts | _rounded(own)
+
+
+def _rounded(facts: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 5) for name, value in facts.items()}
+
+
+def _rounded_of(measurement: Measurement) -> dict[str, float]:
+    return _rounded(measurement())
 
 
 def resume_hint(plan: RunPlan) -> str:

@@ -10,7 +10,8 @@ from dltb.output.run_directory import Decision
 
 PNG_SHARE = 0.8  # bytes of a PNG of a detailed frame over its raw bytes; photographs stay below it
 VIDEO_SHARE = 0.06  # the same for a frame of mp4 at the quality written here
-EXTRA_PNGS = 6  # the prepared input, the end state, and the frames of a checkpoint
+# The prepared input and the end state; not compressed, the start of the tails and the frames of two checkpoints.
+EXTRA_PNGS = 10
 
 
 def check_space(plan: RunPlan, width: int, height: int) -> str:

@@ -6,6 +6,8 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoOptions
 from dltb.imaging.evidence import with_evidence
 from dltb.imaging.flow import Flow, identity
@@ -26,7 +28,7 @@ from dltb.runs.model import ModelChoice, choose_model, load_model
 from dltb.runs.motion import CHECKED, check_vectors, flow_method, measured_flow
 from dltb.runs.rectified import make_rectifier, needs_way_back
 from dltb.runs.schedule import Schedule, ScheduledGenerate
-from dltb.runs.session import Session, already_complete, frame_drift, plan_run, report, resume_hint
+from dltb.runs.session import Measurement, Session, already_complete, frame_drift, plan_run, report, resume_hint
 from dltb.runs.stop import StopSignal
 from dltb.runs.video_setup import (
     Clip,
@@ -194,21 +196,30 @@ def _keep_memory(recorder: RunRecorder, phase: Phase, rectifier: Rectifier) -> C
     return lambda step: recorder.keep_memory(phase, step.index, rectifier.arrays())
 
 
-def _steadiness(flow: FlowAhead | None) -> Callable[[StepResult, Frame], dict[str, float]]:
+def _steadiness(flow: FlowAhead | None) -> Callable[[StepResult, Frame], Measurement]:
     """How far a frame is from its source, and what moves in it that does not move there."""
 
-    def measure(step: StepResult, before: Frame) -> dict[str, float]:
+    def measure(step: StepResult, before: Frame) -> Measurement:
         source = step.source
-        facts = {"mad": frame_drift(step.frame, source.frame)}
-        if source.previous is not None:
-            facts["flicker"] = flicker(step.frame, before, source.frame, source.previous)
-        if source.previous is not None and flow is not None:
-            found = flow(source.previous, source.frame)
-            error = warping_error(step.frame, before, found.forward, unseen(found.forward, found.hidden))
-            facts |= {} if error is None else {"warping_error": error}
-        return facts
+        # Asked for now: the answers that are held are those around the pass under way.
+        found = None if flow is None or source.previous is None else flow(source.previous, source.frame)
+        motion = None if found is None else (found.forward, found.hidden)
+        return partial(_steadiness_of, step.frame, before, source, motion)
 
     return measure
+
+
+def _steadiness_of(
+    frame: Frame, before: Frame, source: Source, motion: tuple[np.ndarray, np.ndarray | None] | None
+) -> dict[str, float]:
+    """``motion``: the forward flow, [H, W, 2] px, and what was hidden, [H, W] bool."""
+    facts = {"mad": frame_drift(frame, source.frame)}
+    if source.previous is not None:
+        facts["flicker"] = flicker(frame, before, source.frame, source.previous)
+    if motion is not None:
+        error = warping_error(frame, before, motion[0], unseen(*motion))
+        facts |= {} if error is None else {"warping_error": error}
+    return facts
 
 
 def _combine(loop: Loop, flow: FlowAhead, warp: Callable | None) -> Callable | Scheduled:
