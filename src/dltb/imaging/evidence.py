@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import cv2
 import numpy as np
 
-from dltb.imaging.flow import Flow, fetch_map
+from dltb.imaging.flow import Flow
 from dltb.imaging.mask import unseen
 
 BLUR = (3, 3)  # px; a flow that is right to half a pixel is no mismatch
@@ -30,8 +30,7 @@ class Evidence(Flow):
 
 def with_evidence(flow: Flow, previous: np.ndarray, current: np.ndarray, reject_above: float) -> Evidence:
     """``flow`` between two source frames, uint8 [H, W, 3], with what it explains; ``reject_above`` in levels."""
-    x, y = fetch_map(flow.forward)
-    moved = cv2.remap(previous.astype(np.float32), x, y, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    moved = cv2.remap(previous.astype(np.float32), *flow.fetch, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     seen = cv2.convertScaleAbs(np.maximum(moved, 0))
     own = {field.name: getattr(flow, field.name) for field in fields(Flow)}
     return Evidence(

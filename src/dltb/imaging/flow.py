@@ -11,6 +11,7 @@ pixels of `previous`; reading it at the pixels of `current` takes motion to be a
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -28,6 +29,13 @@ FARNEBACK = {
 }
 
 
+def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where every pixel fetches, x and y [H, W] float32 px, under `flow` [H, W, 2] px."""
+    height, width = flow.shape[:2]
+    rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    return columns - flow[..., 0], rows - flow[..., 1]
+
+
 @dataclass(frozen=True)
 class Flow:
     """The motion between two frames of one size."""
@@ -39,17 +47,15 @@ class Flow:
     mask: np.ndarray | None = None  # [H, W] bool, True where the flow cannot be trusted, where it was looked for
     hidden: np.ndarray | None = None  # [H, W] bool, True where something else was seen in `previous`; from outside
 
+    @cached_property
+    def fetch(self) -> tuple[np.ndarray, np.ndarray]:
+        """The forward flow's `fetch_map`, worked out once."""
+        return fetch_map(self.forward)
+
 
 def mean_motion(flow: np.ndarray) -> float:
     """Mean length of a flow [H, W, 2], in px."""
     return float(np.linalg.norm(flow, axis=-1).mean())
-
-
-def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where every pixel fetches, x and y [H, W] float32 px, under `flow` [H, W, 2] px."""
-    height, width = flow.shape[:2]
-    rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
-    return columns - flow[..., 0], rows - flow[..., 1]
 
 
 # Two frames, uint8 RGB -> [H, W, 2] float32 px, from the first to the second.

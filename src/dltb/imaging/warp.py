@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from dltb import UsageError
-from dltb.imaging.flow import Flow, check_frames, fetch_map
+from dltb.imaging.flow import Flow, check_frames
 from dltb.imaging.mask import dilated, disocclusion_mask, unseen
 
 HIDDEN_DILATE = 3  # px: an exact mask is right to a pixel; its edges are antialiased in the frames
@@ -30,10 +30,15 @@ def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
 
     Convention: backward map; target p fetches state at p - flow(p).
     """
+    return _warp(state, Flow(flow))
+
+
+def _warp(state: np.ndarray, flow: Flow) -> np.ndarray:
     check_frames(state=state)
-    if flow.shape != (*state.shape[:2], 2):
-        raise UsageError(f"flow has shape {flow.shape}; a state of shape {state.shape} takes {(*state.shape[:2], 2)}")
-    return cv2.remap(state, *fetch_map(flow), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    shape, wanted = flow.forward.shape, (*state.shape[:2], 2)
+    if shape != wanted:
+        raise UsageError(f"flow has shape {shape}; a state of shape {state.shape} takes {wanted}")
+    return cv2.remap(state, *flow.fetch, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Reprojector:
     def __call__(self, state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
         """Move the state, uint8 [H, W, 3], along ``flow``."""
         check_frames(state=state, fresh=fresh)
-        warped = warp(state, flow.forward)
+        warped = _warp(state, flow)
         if not self.mask_disocclusions:
             return Reprojected(warped, None)
         mask = self.prepare(flow).mask

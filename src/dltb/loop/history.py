@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from dltb.imaging.evidence import Evidence
-from dltb.imaging.flow import Flow, fetch_map
+from dltb.imaging.flow import Flow
 
 NOTHING: Mapping[str, float] = MappingProxyType({})
 NEAR = (3, 3)  # px, the neighbourhood of clamp and clip
@@ -214,12 +214,12 @@ def moved_colour(state: np.ndarray, flow: Flow) -> np.ndarray:
 
     Bicubic: a history that is resampled on every frame goes blurred under a bilinear one (Karis 2014).
     """
-    return cv2.remap(state, *fetch_map(flow.forward), cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return cv2.remap(state, *flow.fetch, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
 
 
 def moved_length(length: np.ndarray, flow: Evidence) -> np.ndarray:
     """The history length [H, W] where things are now; 0 for what can no longer be fetched."""
-    moved = cv2.remap(length, *fetch_map(flow.forward), cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE)
+    moved = cv2.remap(length, *flow.fetch, cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE)
     return np.where(flow.unseen, np.float32(0), moved)
 
 

@@ -132,9 +132,10 @@ def _flow_ahead(loop: Loop, speed: SpeedOptions, device: str) -> FlowAhead:
 
     def of_source(source: Source) -> Flow:
         flow = loop.reproject.prepare(loop.motion.flow(source, estimate))
-        if not loop.has_history:
-            return flow
-        return with_evidence(flow, source.previous, source.frame, loop.history.history_reject)
+        if loop.has_history:
+            flow = with_evidence(flow, source.previous, source.frame, loop.history.history_reject)
+        _ = flow.fetch  # worked out here, and kept with the flow
+        return flow
 
     def of_pair(previous: Frame, current: Frame) -> Flow:
         return of_source(Source(0, current, previous))
