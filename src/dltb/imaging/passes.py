@@ -213,7 +213,7 @@ def _to_host(tensor: "torch.Tensor") -> np.ndarray:
     pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     pinned.copy_(tensor, non_blocking=True)
     torch.cuda.current_stream().synchronize()
-    # The loop's readers hold a frame for many passes, and pinning memory anew on each costs more than this copy.
+    # A copy: readers hold a frame for many passes, and while they held pinned memory each pass would pin more.
     return pinned.numpy().copy()
 
 
