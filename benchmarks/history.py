@@ -1,7 +1,7 @@
 """The history study: does a rectified loop drift less than the reference loop that is as steady?
 
     uv run python -m benchmarks.history [--models tiny-turbo tiny-klein] [--passes 1000] [--size 256] [--device cuda]
-        [--noise fixed fresh] [--core] [--only LEG ...] [--out DIR]
+        [--noise fixed fresh] [--core] [--only LEG ...] [--jobs N] [--out DIR]
     uv run python -m benchmarks.history --cost      # milliseconds a frame of the history step at 512 px
     uv run python -m benchmarks.history --picture   # what each method does to one frame, after 60 passes
 
@@ -19,9 +19,12 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -226,6 +229,42 @@ def make_leg(world: World, model: str, noise: str, leg: str, args: argparse.Name
         shutil.rmtree(run / "frames")
     table.with_suffix(".part").replace(table)
     return table
+
+
+Leg = tuple[str, str, str]  # model, noise, leg
+
+
+def wanted_legs(args: argparse.Namespace) -> list[Leg]:
+    """What was asked for, in the order of the report."""
+    found = []
+    for model in args.models:
+        legs = KLEIN_LEGS if model == "tiny-klein" else LEGS
+        only = args.only or (CORE if args.core else legs)
+        wanted = [leg for leg in legs if leg == INDEPENDENT or leg in only]
+        found += [(model, noise, leg) for noise in args.noise for leg in wanted]
+    return found
+
+
+def make_legs(wanted: list[Leg], args: argparse.Namespace) -> dict[Leg, Path]:
+    """Tables of the legs: the independent ones first, against whose frames the others are measured, then the slow model."""
+    order = sorted(wanted, key=lambda leg: (leg[2] != INDEPENDENT, leg[0] != "tiny-klein"))
+    first = sum(leg[2] == INDEPENDENT for leg in wanted)
+    made: dict[Leg, Path] = {}
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+        for part in (order[:first], order[first:]):
+            made |= zip(part, pool.map(partial(make_one, args=args), part), strict=True)
+    return {leg: made[leg] for leg in wanted}
+
+
+def make_one(leg: Leg, args: argparse.Namespace) -> Path:
+    """One leg, in any process."""
+    return make_leg(open_world(args.out, args.size), *leg, args)
+
+
+@cache
+def open_world(out: Path, size: int) -> World:
+    """The rendered world; read once by every process."""
+    return make_world(out, size)
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
@@ -482,6 +521,7 @@ def main() -> None:
     parser.add_argument("--noise", nargs="+", choices=NOISES, default=list(NOISES))
     parser.add_argument("--only", nargs="+", metavar="LEG", help="these legs; the independent one is always made")
     parser.add_argument("--core", action="store_true", help="the legs that the question needs; about half of all")
+    parser.add_argument("--jobs", type=int, default=1, help="legs at a time, each in a process of its own")
     parser.add_argument("--passes", type=int, default=1000)
     parser.add_argument("--size", type=int, default=256, help="px (%(default)s)")
     parser.add_argument("--prompt", default="", help="of every pass; the study has a folder of its own for each")
@@ -495,15 +535,8 @@ def main() -> None:
         return
     args.out = args.out / f"{args.size}px_{args.passes}{slug_of(args.prompt and ' ' + args.prompt)}"
     args.out.mkdir(parents=True, exist_ok=True)
-    world, tables = make_world(args.out, args.size), {}
-    for model in args.models:
-        legs = KLEIN_LEGS if model == "tiny-klein" else LEGS
-        only = args.only or (CORE if args.core else legs)
-        wanted = [leg for leg in legs if leg == INDEPENDENT or leg in only]
-        for noise in args.noise:
-            for leg in wanted:
-                tables[model, noise, leg] = make_leg(world, model, noise, leg, args)
-    report(args.out, tables)
+    write_clip(make_world(args.out, args.size), args.passes)
+    report(args.out, make_legs(wanted_legs(args), args))
 
 
 if __name__ == "__main__":
