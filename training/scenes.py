@@ -16,9 +16,14 @@ LOOK_AT = (1, 5, 10, 20, 50, 100, 200)  # passes of a free run
 MOVING_SEEDS = 0.2  # share of the runs that get new noise for each pass
 
 
+def stored(pictures):
+    """As 8-bit pictures hold them; the gradient goes through unchanged."""
+    return pictures + ((pictures * 255).round() / 255 - pictures).detach()
+
+
 def one_pass(model, runs):
-    """New states: what the model makes of the runs, as an 8-bit picture holds it.  # latents"""
-    return model.latents.of((model.output(runs) * 255).round() / 255)
+    """New states: what the model makes of the runs, as a picture file holds it.  # latents"""
+    return model.latents.of(stored(model.output(runs)))
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ the clean latents). A model trained on pairs of the edited picture with itself w
 already and would not need the prompt. Six in ten of the noise levels drawn are those of the four-step schedule.
 
 A quarter of each batch are runs of the model over its own output, up to ROLLOUT_ROUNDS passes old, each with the noise
-of its own seed (`scenes.Rollouts`). From there they go on for UNROLL passes, and all of these shall give what the prompt
-makes of the original.
+of its own seed (`scenes.Rollouts`). From there they go on for UNROLL passes, decoded and encoded between
+them, and all of these shall give what the prompt makes of the original.
 
 The later part of the schedule works against the blur of a squared error, on decoded crops: the energy in three
 frequency bands must match the target's, region by region, and a patch discriminator must not tell them apart.
@@ -24,7 +24,7 @@ from training import networks
 from training.data import Pictures, load_crops
 from training.edits import PROMPTS, blur, draw_prompt, edit, luma, relative_detail
 from training.leg import Average, Leg, arguments, half_precision, load_checkpoint, set_up, step_optimiser
-from training.scenes import Rollouts, free_run
+from training.scenes import Rollouts, free_run, stored
 from training.sheets import save_sheet
 from training.vae import decode, encode, load_vae, psnr
 
@@ -53,7 +53,6 @@ class Latents:
     def __init__(self, vae, scale):
         self.vae, self.scale = vae, scale
 
-    @torch.no_grad()
     def of(self, pictures):
         """# float [B, 3, H, W] -> [B, C, H/8, W/8]"""
         with half_precision(pictures.device):
@@ -85,6 +84,8 @@ class Painter:
         unet = self.modules["unet"] if unet is None else unet
         alpha = self.alphas[times].view(-1, 1, 1, 1)
         unique, inverse = prompt_rows.unique(return_inverse=True)
+        if torch.is_grad_enabled() and not noisy.requires_grad:
+            noisy.requires_grad_()  # as in later passes: compiled code is for one kind of input
         with half_precision(self.device):
             text = self.modules["text_encoder"](self.ids[unique])[0][inverse]
             noise = unet(noisy, times, encoder_hidden_states=text, return_dict=False)[0]
@@ -133,6 +134,7 @@ class Bank:
     def __init__(self, painter, pictures, examples):
         self.painter, self.pictures, self.examples = painter, pictures, examples
 
+    @torch.no_grad()
     def refresh(self):
         chunks = [self.chunk() for _ in range(max(1, self.examples // CHUNK))]
         self.sources, self.targets, self.rows = (torch.cat(part) for part in zip(*chunks, strict=True))
@@ -176,17 +178,18 @@ def estimate(painter, bank, batch, sharp):
 
 
 def hold(painter, runs, passes=UNROLL):
-    """Some passes from the states of runs, in latents: their mean loss, the last result, its targets.
+    """Some passes from the states of runs: their mean loss in latents, the last result, its targets.
 
-    The gradient goes through all of them. A single pass does best to let some noise through; over many passes under
-    the same noise that adds up, so a loop does better without.
+    The gradient goes through all of them, the VAE between them too. A single pass does best to let some noise through and
+    to leave the VAE's loss alone; over many passes under the same noise both add up.
     """
     state, targets, noise = (runs[name].float() for name in ("state", "target", "noise"))
     times, losses = torch.full_like(runs["row"], SCHEDULE[0]), []
     for _ in range(passes):
-        state = painter.clean(painter.noisy(state, times, noise), times, runs["row"], painter.fast)
-        losses.append(latent_loss(painter, state, targets, times))
-    return torch.stack(losses).mean(), state, targets
+        clean = painter.clean(painter.noisy(state, times, noise), times, runs["row"], painter.fast)
+        state = painter.latents.of(stored(painter.latents.back(clean)))
+        losses += [latent_loss(painter, latents, targets, times) for latents in (clean, state)]
+    return torch.stack(losses).mean(), clean, targets
 
 
 def latent_loss(painter, clean, targets, times):

@@ -8,7 +8,9 @@ half of each batch is the decoder's own earlier output, rounded to 8 bits and up
 the original. An output that is encoded again must give the latents it was made from. And what is decoded from those
 must be the original again: two rounds in one step.
 
-A later leg may keep the encoder as it is (`--freeze-encoder`): models trained on its latents stay valid.
+A later leg must leave models valid that were trained on its latents. It may keep the encoder as it is
+(`--freeze-encoder`), or train it near the latents that it gave (`--keep-latents`): only then can it learn to read what the
+decoder writes.
 
 No discriminator: it costs the fidelity that 20 rounds need.
 """
@@ -30,7 +32,8 @@ KL_WEIGHT = 1e-6
 HEAD_START = 0.16  # of a first leg's time
 REPLAY_ROUNDS = 40
 REPLAY_SHARE = 0.5  # of the batch
-CYCLE_WEIGHT = 0.2
+CYCLE_WEIGHT = 1.0  # legs without --keep-latents so far had 0.2
+KEEP_WEIGHT = 1.0  # of the distance to the latents of the earlier leg
 SECOND_WEIGHT = 0.5  # of the second round
 REPLAY_FROM = 0.02  # progress at which replay begins
 
@@ -102,8 +105,9 @@ class Replay:
 class Trainer:
     """The VAE, its optimiser and one step."""
 
-    def __init__(self, vae, pictures, batch, rate):
-        self.vae, self.pictures, self.batch, self.rate = vae, pictures, batch, rate
+    def __init__(self, vae, pictures, batch, rate, earlier=None):
+        """`earlier`: the VAE whose latents shall be kept, frozen, or None."""
+        self.vae, self.pictures, self.batch, self.rate, self.earlier = vae, pictures, batch, rate, earlier
         device = next(vae.parameters()).device
         self.encoder, self.decoder = vae.encoder, vae.decoder
         if device.type == "cuda":
@@ -132,6 +136,12 @@ class Trainer:
         stored = outputs.clamp(-1, 1) + (torch.rand_like(outputs) - 0.5) / 127.5
         return self.posterior(stored.contiguous(memory_format=torch.channels_last))[0]
 
+    def distance(self, targets, mean):
+        """Squared distance to the latents that the earlier leg gave the originals."""
+        with torch.no_grad(), half_precision(self.device):
+            kept = self.earlier.encode(targets).latent_dist.mode().float()
+        return (mean - kept).square().mean()
+
     def step(self, leg):
         rows, inputs, targets = self.batch_of()
         inputs, targets = (x.contiguous(memory_format=torch.channels_last) for x in (inputs, targets))
@@ -145,6 +155,8 @@ class Trainer:
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
         loss = reconstruction_loss(outputs, targets) + SECOND_WEIGHT * reconstruction_loss(second, targets)
         loss = loss + CYCLE_WEIGHT * cycle + KL_WEIGHT * divergence
+        if self.earlier is not None:
+            loss = loss + KEEP_WEIGHT * self.distance(targets, mean)
         step_optimiser(self.optimiser, loss, self.vae.parameters(), leg.learning_rate(self.rate, hold=0.2))
         self.replay.put(rows, second[-len(rows) :].detach() / 2 + 0.5, restart=leg.progress() < REPLAY_FROM)
         return outputs, targets, cycle
@@ -171,9 +183,9 @@ def measure(vae, crops, rounds=20):
 
 
 def save(leg, vae, average, pictures, batches):
-    """Averaged weights with their own whitening statistics."""
+    """Averaged weights with whitening statistics from so many batches; with 0, those of the earlier leg."""
     average.swap()
-    if vae.encoder.conv_in.weight.requires_grad:
+    if batches:
         measure_whitening(vae, pictures, batches)
     leg.save({"vae": vae})
     average.swap()
@@ -183,14 +195,19 @@ def load_vae(path, device="cpu"):
     """The VAE of a checkpoint, float32, for use."""
     vae = networks.new_vae(AutoencoderKLFlux2)
     load_checkpoint(path, {"vae": vae})
-    return vae.to(device).eval().requires_grad_(False)
+    return vae.to(device, memory_format=torch.channels_last).eval().requires_grad_(False)
 
 
 def main(argv=None):
     parser = arguments(__doc__.splitlines()[0], batch=40)
     parser.add_argument("--freeze-encoder", action="store_true", help="train the decoder only")
+    parser.add_argument(
+        "--keep-latents", action="store_true", help="train all, near the latents of the checkpoint resumed"
+    )
     parser.add_argument("--rate", type=float, default=PEAK_RATE, help="peak learning rate")
     options = parser.parse_args(argv)
+    if options.keep_latents and not options.resume:
+        parser.error("--keep-latents keeps those of a checkpoint: name it with --resume")
     leg = Leg("vae", options.out, options.minutes, options.steps, options.span)
     device = set_up(options.seed)
     pictures = Pictures(options.data, options.size, device, options.synthetic)
@@ -199,13 +216,15 @@ def main(argv=None):
         load_checkpoint(options.resume, {"vae": vae})
     else:
         give_head_start(vae, pictures, leg, leg.budget * HEAD_START, batch=2 * options.batch)
+    earlier = load_vae(options.resume, device) if options.keep_latents else None
     if options.freeze_encoder:
         for module in (vae.encoder, vae.quant_conv):
             module.requires_grad_(False)
     leg.log(f"{len(pictures.real)} crops, {networks.parameters_in_millions(vae)} M parameters")
-    trainer = Trainer(vae, pictures, options.batch, options.rate)
+    trainer = Trainer(vae, pictures, options.batch, options.rate, earlier)
     average = Average({"vae": vae})
-    batches = 40 if device.type == "cuda" else 1
+    stays = options.freeze_encoder or options.keep_latents
+    batches = 0 if stays else 40 if device.type == "cuda" else 1
     while leg.running():
         outputs, targets, cycle = trainer.step(leg)
         average.update()
@@ -213,7 +232,7 @@ def main(argv=None):
             quality = psnr(outputs.detach() / 2, targets / 2)
             leg.log(f"step {leg.step}, {quality:.2f} dB in training, cycle {cycle.item():.4f}")
         if leg.due():
-            save(leg, vae, average, pictures, max(1, batches // 5))
+            save(leg, vae, average, pictures, -(-batches // 5))
     save(leg, vae, average, pictures, batches)
     leg.log(f"{leg.step} steps, weights saved")
     average.swap()

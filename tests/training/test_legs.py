@@ -76,6 +76,8 @@ def train_legs(folder):
     vae.main([*common, f"--resume={folder / 'vae.safetensors'}", "--freeze-encoder"])
     klein.main([*common, shared, "--examples=16", f"--resume={folder / 'klein.safetensors'}"])
     turbo.main([*common, shared, "--examples=16", f"--resume={folder / 'turbo.safetensors'}"])
+    kept = [*common[:1], f"--out={folder / 'kept'}", *common[2:], f"--resume={folder / 'vae.safetensors'}"]
+    vae.main([*kept, "--keep-latents"])
     return first
 
 
@@ -95,6 +97,22 @@ def test_frozen_encoder_stays(legs):
     same = {key: torch.equal(second[key], first["vae"][key]) for key in second}
     assert all(kept for key, kept in same.items() if "encoder" in key or ".quant_conv" in key or "bn." in key)
     assert not all(kept for key, kept in same.items() if "decoder" in key)
+
+
+def test_kept_latents_stay_near(legs):
+    """Catches a leg whose whitening moves under models trained on its latents, and one that trains no encoder."""
+    folder, _ = legs
+    before, after = (load_file(folder / name) for name in ("vae.safetensors", "kept/vae.safetensors"))
+    same = {key: torch.equal(before[key], after[key]) for key in before}
+    assert all(kept for key, kept in same.items() if "bn." in key)
+    assert not all(kept for key, kept in same.items() if "encoder" in key)
+
+
+def test_latents_are_kept_of_a_checkpoint_only(capsys):
+    """Catches an option that silently does nothing."""
+    with pytest.raises(SystemExit):
+        vae.main(["--data=x", "--out=y", "--keep-latents"])
+    assert "--resume" in capsys.readouterr().err
 
 
 def test_klein_folder_loads_and_runs(legs):
