@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -103,6 +104,18 @@ def test_a_linked_picture_is_left_out_and_spoils_no_list(runs, tmp_path, linked)
     told = {summary["name"]: summary["picture"] for summary in Shelf(root).summaries()}
     assert told[f"a/{run.name}"] is None
     assert told[f"b/{other.name}"][0] == f"b/{other.name}/frames/frame_0003.png"
+
+
+def test_the_latest_picture_is_the_last_pass_of_the_last_phase(runs, tmp_path):
+    """Catches a picture of an earlier pass: PNGs are written side by side, and an earlier one may be done later."""
+    run = runs.copy(runs.still, tmp_path / "root")
+    frames = run / "frames"
+    os.utime(frames / "frame_0002.png", (2e9, 2e9))
+    assert Shelf(tmp_path / "root").summaries()[0]["picture"][0].endswith("/frame_0003.png")
+    for number in (1, 2):
+        shutil.copy(frames / "frame_0001.png", frames / f"free_frame_000{number}.png")
+        os.utime(frames / f"free_frame_000{number}.png", (3e9 - number, 3e9 - number))
+    assert Shelf(tmp_path / "root").summaries()[0]["picture"][0].endswith("/free_frame_0002.png")
 
 
 def test_numbers_that_no_browser_reads(log, tmp_path):

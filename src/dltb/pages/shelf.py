@@ -155,7 +155,15 @@ def _newest(folder: Path) -> Path | None:
             frames = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if _is_frame(entry.name)]
     except OSError:
         return None
-    return folder / max(frames)[1] if frames else None
+    if not frames:
+        return None
+    # Frames of a phase may be finished out of order, phases never are.
+    phase = max(frames)[1].partition("frame_")[0]
+    return folder / max((name for _, name in frames if name.partition("frame_")[0] == phase), key=_number)
+
+
+def _number(name: str) -> tuple[int, str]:
+    return len(name), name
 
 
 def _is_frame(name: str) -> bool:
