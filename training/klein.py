@@ -12,7 +12,7 @@ the roles the other way round ("keep the appearance of image 2") makes the secon
 Beside these examples go runs of the model over its own output, up to ROLLOUT_ROUNDS passes old, each with the noise of
 its own seed (`scenes.Rollouts`); with two references the second one stays with its run. From there they go on for UNROLL
 passes of four steps each, decoded and encoded between them, and all of these shall give what the prompt makes of the
-original. The VAE alone takes 7 % off the contrast of a latent in every round; so the model learns to put it back.
+original. The VAE alone takes some per cent off a latent in every round; so the model learns to put that back.
 
 Latents are computed into a bank that is refreshed while training goes on.
 """
@@ -312,7 +312,7 @@ def glance(editor, crops, leg):
 
 
 def main(argv=None):
-    parser = arguments(__doc__.splitlines()[0], batch=128)
+    parser = arguments(__doc__.splitlines()[0], batch=96)
     parser.add_argument("--vae", required=True, help="checkpoint of the VAE")
     parser.add_argument("--examples", type=int, default=6144, help="size of the bank")
     options = parser.parse_args(argv)

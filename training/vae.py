@@ -32,7 +32,8 @@ KL_WEIGHT = 1e-6
 HEAD_START = 0.16  # of a first leg's time
 REPLAY_ROUNDS = 40
 REPLAY_SHARE = 0.5  # of the batch
-CYCLE_WEIGHT = 1.0  # legs without --keep-latents so far had 0.2
+CYCLE_WEIGHT = 0.2
+KEPT_CYCLE_WEIGHT = 1.0  # where latents are kept: there an encoder has little else to learn
 KEEP_WEIGHT = 1.0  # of the distance to the latents of the earlier leg
 SECOND_WEIGHT = 0.5  # of the second round
 REPLAY_FROM = 0.02  # progress at which replay begins
@@ -154,9 +155,11 @@ class Trainer:
             second = self.decoder(self.vae.post_quant_conv(again)).float()
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
         loss = reconstruction_loss(outputs, targets) + SECOND_WEIGHT * reconstruction_loss(second, targets)
-        loss = loss + CYCLE_WEIGHT * cycle + KL_WEIGHT * divergence
-        if self.earlier is not None:
-            loss = loss + KEEP_WEIGHT * self.distance(targets, mean)
+        loss = loss + KL_WEIGHT * divergence
+        if self.earlier is None:
+            loss = loss + CYCLE_WEIGHT * cycle
+        else:
+            loss = loss + KEPT_CYCLE_WEIGHT * cycle + KEEP_WEIGHT * self.distance(targets, mean)
         step_optimiser(self.optimiser, loss, self.vae.parameters(), leg.learning_rate(self.rate, hold=0.2))
         self.replay.put(rows, second[-len(rows) :].detach() / 2 + 0.5, restart=leg.progress() < REPLAY_FROM)
         return outputs, targets, cycle
@@ -200,10 +203,9 @@ def load_vae(path, device="cpu"):
 
 def main(argv=None):
     parser = arguments(__doc__.splitlines()[0], batch=40)
-    parser.add_argument("--freeze-encoder", action="store_true", help="train the decoder only")
-    parser.add_argument(
-        "--keep-latents", action="store_true", help="train all, near the latents of the checkpoint resumed"
-    )
+    later = parser.add_mutually_exclusive_group()
+    later.add_argument("--freeze-encoder", action="store_true", help="train the decoder only")
+    later.add_argument("--keep-latents", action="store_true", help="train all, near the latents of the one resumed")
     parser.add_argument("--rate", type=float, default=PEAK_RATE, help="peak learning rate")
     options = parser.parse_args(argv)
     if options.keep_latents and not options.resume:

@@ -99,7 +99,7 @@ def test_frozen_encoder_stays(legs):
     assert not all(kept for key, kept in same.items() if "decoder" in key)
 
 
-def test_kept_latents_stay_near(legs):
+def test_kept_latents_keep_their_whitening(legs):
     """Catches a leg whose whitening moves under models trained on its latents, and one that trains no encoder."""
     folder, _ = legs
     before, after = (load_file(folder / name) for name in ("vae.safetensors", "kept/vae.safetensors"))
@@ -108,11 +108,41 @@ def test_kept_latents_stay_near(legs):
     assert not all(kept for key, kept in same.items() if "encoder" in key)
 
 
-def test_latents_are_kept_of_a_checkpoint_only(capsys):
+def test_kept_latents_are_measured_against_the_earlier_encoder(legs):
+    """Catches a distance that is always 0, or that pulls nothing back."""
+    folder, _ = legs
+    earlier = vae.load_vae(folder / "vae.safetensors")
+    trainer = vae.Trainer.__new__(vae.Trainer)
+    trainer.earlier, trainer.device = earlier, torch.device("cpu")
+    pictures = torch.rand(2, 3, SIZE, SIZE) * 2 - 1
+    kept = earlier.encode(pictures).latent_dist.mode()
+    assert trainer.distance(pictures, kept) == 0
+    moved = (kept + 0.1).requires_grad_()
+    distance = trainer.distance(pictures, moved)
+    distance.backward()
+    assert distance.item() == pytest.approx(0.01, rel=1e-3)
+    assert (moved.grad > 0).all()
+
+
+@pytest.mark.parametrize("options", [["--keep-latents"], ["--keep-latents", "--freeze-encoder", "--resume=x"]])
+def test_latents_are_kept_of_a_checkpoint_only(options, capsys):
     """Catches an option that silently does nothing."""
     with pytest.raises(SystemExit):
-        vae.main(["--data=x", "--out=y", "--keep-latents"])
-    assert "--resume" in capsys.readouterr().err
+        vae.main(["--data=x", "--out=y", *options])
+    error = capsys.readouterr().err
+    assert "--resume" in error or "not allowed" in error
+
+
+@pytest.mark.parametrize("stage", ["klein", "turbo"])
+def test_the_gradient_goes_through_the_vae(legs, stage):
+    """Catches a run whose passes are cut apart where a picture is stored between them."""
+    folder, _ = legs
+    shared = vae.load_vae(folder / "vae.safetensors")
+    latents = klein.Latents(shared) if stage == "klein" else turbo.Latents(shared, 1.0)
+    state = latents.of(torch.rand(1, 3, SIZE, SIZE)).detach().requires_grad_()
+    again = latents.of(scenes.stored(latents.back(state)))
+    again.square().sum().backward()
+    assert state.grad.abs().max() > 0
 
 
 def test_klein_folder_loads_and_runs(legs):
