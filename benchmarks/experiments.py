@@ -11,6 +11,7 @@ and --frames make short trials. Minutes on two cores.
 import argparse
 import contextlib
 import io
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,10 @@ def main() -> None:
             size,
         ]
         common.append("--overwrite" if args.fresh else "--resume")
-        print(compare_legs(make(args.out / name, experiment.legs, common), args.out / name))
+        runs = make(args.out / name, experiment.legs, common)
+        if args.fresh:  # dltb-compare keeps a comparison of the runs that these replace
+            shutil.rmtree(args.out / name / "comparison", ignore_errors=True)
+        print(compare_legs(runs, args.out / name))
 
 
 if __name__ == "__main__":

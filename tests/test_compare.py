@@ -251,6 +251,32 @@ def test_only_its_own_files_are_replaced(tmp_path: Path, clip: Path, capsys: pyt
     assert "cannot write in" in refused(capsys, *runs, "--source", clip, "--out", out / "compare.csv")
 
 
+def test_another_comparison_is_kept(tmp_path: Path, clip: Path, monkeypatch, capsys) -> None:
+    """Catches a comparison, a bare command's too, in the place of one of other runs, of runs of the same names in another
+    place or with other settings, in another order, or with other intervals; and of remains that do not say of what."""
+    places = ("one/a", "one/b", "two/a", "two/b")
+    a, b, other_a, other_b = (str(make_run(tmp_path / place, clip, sources_of(clip))) for place in places)
+    monkeypatch.chdir(tmp_path)
+    out, source = Path("untracked/compare"), ("--source", clip)
+    assert main([a, b, "--source", str(clip)]) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    capsys.readouterr()
+    told = refused(capsys, a, b, *source, "--confidence", "0.9")
+    assert told == (
+        "error: untracked/compare holds another comparison (confidence: 0.95 there, 0.9 now); give another --out\n"
+    )
+    assert "(inputs: " in refused(capsys, other_a, other_b, *source)
+    assert "runs: a, b there, b, a now)" in refused(capsys, b, a, *source)
+    assert "runs: a, b there, one/a, one/b, two/b now)" in refused(capsys, a, b, other_b, *source)
+    manifest = Path(b) / "run.json"
+    manifest.write_text(manifest.read_text().replace("stateful", "anchored"))
+    assert "(inputs: " in refused(capsys, a, b, *source)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    (out / "compare.png").unlink()
+    assert "does not say which runs" in refused(capsys, a, b, *source)
+    assert main([a, b, "--source", str(clip), "--out", "untracked/other"]) == 0
+
+
 def test_all_files_or_none(tmp_path: Path, clip: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     """Catches a new table beside the figure of an older comparison, and half files, when the disk is full."""
     from dltb.runs import comparison
@@ -258,13 +284,14 @@ def test_all_files_or_none(tmp_path: Path, clip: Path, monkeypatch: pytest.Monke
     def full(*rest: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    runs = [str(make_run(tmp_path / run, clip, sources_of(clip))) for run in ("a", "b", "c")]
-    out = tmp_path / "out"
-    assert main([*runs[:2], "--source", str(clip), "--out", str(out)]) == 0
+    runs = [make_run(tmp_path / run, clip, sources_of(clip)) for run in ("a", "b")]
+    command, out = [*map(str, runs), "--source", str(clip), "--out", str(tmp_path / "out")], tmp_path / "out"
+    assert main(command) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     capsys.readouterr()
+    (runs[1] / "frames" / "frame_0012.png").unlink()
     monkeypatch.setattr(comparison, "plot_comparison", full)
-    assert main([*runs, "--source", str(clip), "--out", str(out)]) == 1
+    assert main(command) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: cannot write {out / 'compare.png'}: No space")
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 

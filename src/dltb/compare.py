@@ -56,7 +56,7 @@ class CompareOptions:
     )
     out: str = option(
         "untracked/compare",
-        "folder of the results, made if missing; an older comparison in it is replaced",
+        "folder of the results, made if missing; the same comparison in it is replaced, another one is refused",
         metavar="DIR",
     )
     confidence: float = option(

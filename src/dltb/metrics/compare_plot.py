@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MADE_BY = {"Software": "dltb-compare"}  # a PNG text chunk by which the tool knows its figure
 WIDTH, ROW_HEIGHT, LINE_HEIGHT = 7.6, 2.7, 0.17  # inches
 SOURCE_COLOUR = "0.65"
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)))
@@ -39,8 +38,9 @@ def plot_comparison(
     out: Path,
     *,
     confidence: float,  # of the rows' intervals
+    text: Mapping[str, str],
 ) -> None:
-    """Write the figure as a PNG."""
+    """Write the figure as a PNG, with ``text`` in its text chunks."""
     found = {row.key: row.interval for row in rows}
     height = 2 * ROW_HEIGHT + LINE_HEIGHT * (len(runs) + 3)
     figure = new_figure(WIDTH, height)
@@ -60,7 +60,7 @@ def plot_comparison(
         runs,
         f"bars: mean over the frames, with its {100 * confidence:g} % interval ({SHORTEST} frames or more)",
     )
-    figure.savefig(out, format="png", metadata=MADE_BY)
+    figure.savefig(out, format="png", metadata=text)
 
 
 def letters_of(runs: Sequence[str]) -> dict[str, str]:

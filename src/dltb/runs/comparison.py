@@ -1,8 +1,10 @@
 """A comparison of runs: checked, measured step by step, written into a folder, told."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -21,14 +23,17 @@ from dltb.metrics.compare import (
     write_curves,
     write_rows,
 )
-from dltb.metrics.compare_plot import MADE_BY, plot_comparison
+from dltb.metrics.compare_plot import plot_comparison
 from dltb.metrics.compare_text import comparison_text
 from dltb.output.files import check_output, first_line
+from dltb.output.identity import KEY, run_id
 from dltb.output.progress import Progress
-from dltb.output.run_directory import locked
+from dltb.output.run_directory import differences, locked
 from dltb.runs.compared import ComparedRun, common_numbers, find_source, open_runs, read_steps, read_tails
 
+TOOL = "dltb-compare"
 TABLE, CURVES, PLOT = "compare.csv", "compare_curves.csv", "compare.png"
+ELSEWHERE = "give another --out"
 
 
 def compare_runs(paths: Sequence[str], *, source: str | None, out: str, confidence: float, resamples: int) -> None:
@@ -37,13 +42,15 @@ def compare_runs(paths: Sequence[str], *, source: str | None, out: str, confiden
     runs = open_runs(paths)
     clip = find_source(source, runs[0])
     numbers = common_numbers(runs)
-    with locked(folder / TABLE, otherwise="give another --out"):
+    told = describe(runs, confidence=confidence, resamples=resamples)
+    with locked(folder / TABLE, otherwise=ELSEWHERE):
+        check_older(folder, told)
         for text in notes(runs, numbers):
             print(f"NOTE: {text}")
         series, curves = measure_runs(runs, clip, numbers)
         names = [run.label for run in runs]
         rows = summarize(series, names, confidence=confidence, resamples=resamples)
-        write(folder, rows, curves, names, confidence)
+        write(folder, rows, curves, names, told)
     print(f"{', '.join(str(folder / name) for name in (TABLE, CURVES, PLOT))}: {len(numbers)} frames against {clip}")
     print(comparison_text(rows, curves, names, confidence=confidence))
 
@@ -53,7 +60,7 @@ def find_out(text: str) -> Path:
     if not text:
         raise UsageError("--out is empty; give a folder, or leave the flag out")
     for name in (TABLE, CURVES, PLOT):
-        check_output(Path(text) / name, is_ours=is_ours, tool="dltb-compare", otherwise="give another --out")
+        check_output(Path(text) / name, is_ours=is_ours, tool=TOOL, otherwise=ELSEWHERE)
     return Path(text)
 
 
@@ -61,11 +68,33 @@ def is_ours(path: Path) -> bool:
     """Whether an existing file is one of this tool's: a table by its header, the figure by its text chunk."""
     if path.name != PLOT:
         return first_line(path) == ",".join(ROW_COLUMNS if path.name == TABLE else CURVE_COLUMNS)
+    return text_of(path).get("Software") == TOOL
+
+
+def text_of(figure: Path) -> dict[str, str]:
+    """Text chunks of a PNG; none where there is no PNG."""
     try:
-        with Image.open(path, formats=("PNG",)) as image:
-            return image.info.get("Software") == MADE_BY["Software"]
+        with Image.open(figure, formats=("PNG",)) as image:
+            return {name: value for name, value in image.info.items() if isinstance(value, str)}
     except (OSError, ValueError, SyntaxError):
-        return False
+        return {}
+
+
+def describe(runs: Sequence[ComparedRun], **settings: float) -> dict[str, Any]:
+    """What tells this comparison from another: the runs, where they lie and how they were made, and the settings."""
+    inputs = {str(run.directory.resolve()): run.settings for run in runs}
+    return {"runs": ", ".join(run.label for run in runs), "inputs": run_id(TOOL, inputs), **settings}
+
+
+def check_older(folder: Path, told: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds another comparison, or one that does not say which it is; the same one is replaced."""
+    if not any((folder / name).exists() for name in (TABLE, CURVES, PLOT)):
+        return
+    older = text_of(folder / PLOT).get(KEY)
+    if older is None:
+        raise UsageError(f"{folder} holds a comparison that does not say which runs it is of; {ELSEWHERE}")
+    if different := differences(json.loads(older), told):
+        raise UsageError(f"{folder} holds another comparison ({'; '.join(different)}); {ELSEWHERE}")
 
 
 def notes(runs: Sequence[ComparedRun], numbers: Sequence[int]) -> list[str]:
@@ -96,10 +125,11 @@ def measure_runs(runs: Sequence[ComparedRun], source: Path, numbers: Sequence[in
     return series, curves
 
 
-def write(out: Path, rows: Sequence[Row], curves: Curves, runs: Sequence[str], confidence: float) -> None:
-    """Write the three files whole, or none of them."""
+def write(out: Path, rows: Sequence[Row], curves: Curves, runs: Sequence[str], told: Mapping[str, Any]) -> None:
+    """Write the three files whole, or none of them; the figure says what ``describe`` told."""
+    text = {"Software": TOOL, KEY: json.dumps(told)}
     with ExitStack() as stack:
         table, lines, plot = (stack.enter_context(replacing(out / name)) for name in (TABLE, CURVES, PLOT))
         write_rows(table, rows)
         write_curves(lines, curves)
-        plot_comparison(rows, curves, runs, plot, confidence=confidence)
+        plot_comparison(rows, curves, runs, plot, confidence=told["confidence"], text=text)
