@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.history import Result, World, kept_change, reference_at, slope_interval, verdict, write_lossless
+from benchmarks.history.measuring import kept_change
+from benchmarks.history.results import Result, reference_at, slope_interval, verdict
+from benchmarks.history.world import World, write_lossless
 from dltb.imaging.video import read_video
 
 

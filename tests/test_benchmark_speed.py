@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks.speed import Clock, kind_of
+from benchmarks.speed.loops import Clock
+from benchmarks.speed.where import kind_of
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,6 @@ def test_kernels_are_counted_by_what_they_are(kernel, kind):
 def test_a_pass_pays_for_no_end_of_run(monkeypatch):
     """Catches the closing of the files divided over few passes, and the first passes counted."""
     clock = Clock(started=0.0, ends=[10.0, 20.0, 20.5, 21.0])
-    monkeypatch.setattr("benchmarks.speed.time.perf_counter", lambda: 24.0)
+    monkeypatch.setattr("benchmarks.speed.loops.time.perf_counter", lambda: 24.0)
     timed = clock.stop()
     assert (timed.ms, timed.closing_ms, timed.first_s) == (500, 3000, 20)

@@ -1,0 +1,1 @@
+"""The history study; `python -m benchmarks.history` runs it, see __main__."""

@@ -1,0 +1,1 @@
+"""The speed table; `python -m benchmarks.speed` makes it, see __main__."""
