@@ -56,6 +56,12 @@ def test_verdicts(leg, says):
     assert verdict(leg, [*CURVE, leg]) == says
 
 
+def test_a_leg_without_the_reference():
+    """Catches hours of --only that end in a traceback where none of the legs is a reference."""
+    leg = result("both", 1, 6)
+    assert verdict(leg, [CURVE[0], leg]) == "no reference leg, flat"
+
+
 def test_kept_change_of_known_changes():
     """Catches a projection onto the wrong picture: all of the change, half of it, none, its opposite."""
     source = np.full((32, 32, 3), 100, np.uint8)

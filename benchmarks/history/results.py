@@ -80,6 +80,8 @@ def verdict(result: Result, results: list[Result]) -> str:
     if result.leg in REFERENCE or result.leg == "reference dual-ref":
         return ""
     reference = [r for r in results if r.leg.startswith("reference a=")]
+    if not reference:
+        return f"no reference leg, {_trend(result)}"
     at = reference_at(results, result.warping_error)
     if at is None and result.warping_error > max(r.warping_error for r in results if r.leg in REFERENCE):
         return f"less steady than the whole curve, {_trend(result)}"
