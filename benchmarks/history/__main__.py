@@ -24,7 +24,9 @@ from benchmarks.history.world import make_world, write_clip
 
 def main() -> None:
     """Make what is missing, then report on all that is there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.history", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--models", nargs="+", choices=("tiny-turbo", "tiny-klein"), default=["tiny-turbo", "tiny-klein"]
     )

@@ -30,7 +30,9 @@ from dltb.models.environment import describe_environment
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.speed", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="the embedded models instead of full-size ones")
     parser.add_argument("--rows", nargs="+", metavar="KEY", help="only these models")
     parser.add_argument("--profiles", nargs="+", default=["exact"], choices=["exact", "fast", "fp8"])
