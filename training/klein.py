@@ -311,27 +311,25 @@ def glance(editor, crops, leg):
         free_run(editor, one | {"frame": second}, pictures, leg, f"klein-{name}", passes=20)
 
 
-def main(argv=None):
-    parser = arguments(__doc__.splitlines()[0], batch=96)
-    parser.add_argument("--vae", required=True, help="checkpoint of the VAE")
-    parser.add_argument("--examples", type=int, default=6144, help="size of the bank")
-    options = parser.parse_args(argv)
-    leg = Leg("klein", options.out, options.minutes, options.steps, options.span)
-    device = set_up(options.seed)
-    pictures = Pictures(options.data, options.size, device, options.synthetic)
+def new_editor(options, leg, device):
+    """The networks, fresh or as resumed, with the VAE."""
     vae = load_vae(options.vae, device)
     modules, tokenizer = networks.new_klein()
     if options.resume:
         load_checkpoint(options.resume, modules)
     modules = {name: module.to(device) for name, module in modules.items()}
     leg.log(f"{networks.parameters_in_millions(*modules.values())} M parameters")
-    editor = Editor(modules, tokenizer, Latents(vae), options.size, device)
-    count = max(2, options.batch // 2)  # one shape for runs and for the halves of the batch: compiled once
+    return Editor(modules, tokenizer, Latents(vae), options.size, device)
+
+
+def train(editor, pictures, leg, batch, examples):
+    """Steps until the leg is over; its averaged weights are saved, and stay in the editor."""
+    count = max(2, batch // 2)  # one shape for runs and for the halves of the batch: compiled once
     begin = [Begin(editor, pictures, count, pair) for pair in (False, True)]
     limits = (ROLLOUT_CAPACITY * count, count, ROLLOUT_ROUNDS, ROLLOUT_LOST)
     one, two = (Rollouts(start, *limits) for start in begin)
-    bank = Bank(editor, pictures, options.examples)
-    optimisers, average, weights = Optimisers(modules), Average(modules), channel_weights(vae)
+    bank, weights = Bank(editor, pictures, examples), channel_weights(editor.latents.vae)
+    optimisers, average = Optimisers(editor.modules), Average(editor.modules)
     refreshed = -BANK_SECONDS
     while leg.running():
         if leg.elapsed() - refreshed > BANK_SECONDS and (leg.step < 2 or leg.progress() < 0.97):
@@ -348,11 +346,21 @@ def main(argv=None):
             losses = f"loss {flow.item():.4f}, held {float(held):.4f}"
             leg.log(f"step {leg.step}, {losses}, runs {one.ages()}; {two.ages()}")
         if leg.due():
-            average.swap()
-            leg.save(modules)
-            average.swap()
+            leg.save_average(average)
+    leg.save_average(average)
     average.swap()
-    leg.save(modules)
+
+
+def main(argv=None):
+    parser = arguments(__doc__.splitlines()[0], batch=96)
+    parser.add_argument("--vae", required=True, help="checkpoint of the VAE")
+    parser.add_argument("--examples", type=int, default=6144, help="size of the bank")
+    options = parser.parse_args(argv)
+    leg = Leg("klein", options.out, options.minutes, options.steps, options.span)
+    device = set_up(options.seed)
+    pictures = Pictures(options.data, options.size, device, options.synthetic)
+    editor = new_editor(options, leg, device)
+    train(editor, pictures, leg, options.batch, options.examples)
     leg.log(f"{leg.step} steps, weights saved")
     glance(editor, load_crops(options.data, held_out=True, size=options.size), leg)
 

@@ -98,6 +98,11 @@ class Leg:
     def save(self, modules, **notes):
         save_checkpoint(self.out / f"{self.name}.safetensors", modules, steps=self.step, **notes)
 
+    def save_average(self, average, **notes):
+        average.swap()
+        self.save(average.modules, **notes)
+        average.swap()
+
 
 class Average:
     """Exponential moving average of the parameters (Polyak), kept beside the modules."""

@@ -284,6 +284,51 @@ def glance(painter, crops, leg):
         free_run(painter, runs, pictures, leg, f"turbo-{name}")
 
 
+def new_painter(options, pictures, leg, device):
+    """The networks, fresh or as resumed, with the VAE and the scale of its latents."""
+    vae = load_vae(options.vae, device)
+    modules, tokenizer = networks.new_turbo()
+    if options.resume:
+        scale = load_checkpoint(options.resume, modules)["scale"]
+    else:
+        scale = DEVIATION / Latents(vae, 1.0).of(pictures.sample(64)).std().item()
+    scale = options.scale or scale
+    modules = {name: module.to(device) for name, module in modules.items()}
+    leg.log(f"{networks.parameters_in_millions(*modules.values())} M parameters, latent scale {scale:.3f}")
+    return Painter(modules, tokenizer, Latents(vae, scale), device)
+
+
+def train(painter, pictures, leg, batch, examples):
+    """Steps until the leg is over; its averaged weights are saved, and stay in the painter."""
+    count = max(2, int(batch * ROLLOUT_SHARE))
+    rollouts = Rollouts(Begin(painter, pictures, count), ROLLOUT_CAPACITY * count, count, ROLLOUT_ROUNDS, ROLLOUT_LOST)
+    bank, sharpener = Bank(painter, pictures, examples), Sharpener(painter)
+    parameters = [p for module in painter.modules.values() for p in module.parameters()]
+    optimiser = torch.optim.AdamW(parameters, PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    sharp = max(1, int(batch * SHARPEN_SHARE / 2))
+    average, refreshed = Average(painter.modules), -BANK_SECONDS
+    while leg.running():
+        if leg.elapsed() - refreshed > BANK_SECONDS and (leg.step < 2 or leg.progress() < 0.97):
+            bank.refresh()
+            refreshed = leg.elapsed()
+        if leg.progress() > ROLLOUTS_FROM and leg.step % ROLLOUT_EVERY == 0:
+            rollouts.advance(painter)
+        clean, targets, times = estimate(painter, bank, batch - count, sharp)
+        held, ends, goals = hold(painter, rollouts.draw(count))
+        loss = latent_loss(painter, clean, targets, times) + HOLD_WEIGHT * held
+        if leg.progress() > SHARPEN_FROM:
+            pairs = ((clean, ends), (targets, goals))
+            loss = loss + sharpener.loss(*(torch.cat([first[:sharp], second[:sharp]]) for first, second in pairs))
+        step_optimiser(optimiser, loss, parameters, leg.learning_rate(PEAK_RATE))
+        average.update()
+        if leg.step % 300 == 1:
+            leg.log(f"step {leg.step}, loss {loss.item():.4f}, runs {rollouts.ages()}")
+        if leg.due():
+            leg.save_average(average, scale=painter.latents.scale)
+    leg.save_average(average, scale=painter.latents.scale)
+    average.swap()
+
+
 def main(argv=None):
     parser = arguments(__doc__.splitlines()[0], batch=256)
     parser.add_argument("--vae", required=True, help="checkpoint of the VAE")
@@ -295,45 +340,8 @@ def main(argv=None):
     leg = Leg("turbo", options.out, options.minutes, options.steps, options.span)
     device = set_up(options.seed)
     pictures = Pictures(options.data, options.size, device, options.synthetic)
-    vae = load_vae(options.vae, device)
-    modules, tokenizer = networks.new_turbo()
-    if options.resume:
-        scale = load_checkpoint(options.resume, modules)["scale"]
-    else:
-        scale = DEVIATION / Latents(vae, 1.0).of(pictures.sample(64)).std().item()
-    scale = options.scale or scale
-    modules = {name: module.to(device) for name, module in modules.items()}
-    leg.log(f"{networks.parameters_in_millions(*modules.values())} M parameters, latent scale {scale:.3f}")
-    painter = Painter(modules, tokenizer, Latents(vae, scale), device)
-    count = max(2, int(options.batch * ROLLOUT_SHARE))
-    rollouts = Rollouts(Begin(painter, pictures, count), ROLLOUT_CAPACITY * count, count, ROLLOUT_ROUNDS, ROLLOUT_LOST)
-    bank, sharpener = Bank(painter, pictures, options.examples), Sharpener(painter)
-    parameters = [p for module in modules.values() for p in module.parameters()]
-    sharp = max(1, int(options.batch * SHARPEN_SHARE / 2))
-    optimiser = torch.optim.AdamW(parameters, PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    average, refreshed = Average(modules), -BANK_SECONDS
-    while leg.running():
-        if leg.elapsed() - refreshed > BANK_SECONDS and (leg.step < 2 or leg.progress() < 0.97):
-            bank.refresh()
-            refreshed = leg.elapsed()
-        if leg.progress() > ROLLOUTS_FROM and leg.step % ROLLOUT_EVERY == 0:
-            rollouts.advance(painter)
-        clean, targets, times = estimate(painter, bank, options.batch - count, sharp)
-        held, ends, goals = hold(painter, rollouts.draw(count))
-        loss = latent_loss(painter, clean, targets, times) + HOLD_WEIGHT * held
-        if leg.progress() > SHARPEN_FROM:
-            pairs = ((clean, ends), (targets, goals))
-            loss = loss + sharpener.loss(*(torch.cat([first[:sharp], second[:sharp]]) for first, second in pairs))
-        step_optimiser(optimiser, loss, parameters, leg.learning_rate(PEAK_RATE))
-        average.update()
-        if leg.step % 300 == 1:
-            leg.log(f"step {leg.step}, loss {loss.item():.4f}, runs {rollouts.ages()}")
-        if leg.due():
-            average.swap()
-            leg.save(modules, scale=scale)
-            average.swap()
-    average.swap()
-    leg.save(modules, scale=scale)
+    painter = new_painter(options, pictures, leg, device)
+    train(painter, pictures, leg, options.batch, options.examples)
     leg.log(f"{leg.step} steps, weights saved")
     glance(painter, load_crops(options.data, held_out=True, size=options.size), leg)
 
