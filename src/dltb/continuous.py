@@ -65,12 +65,10 @@ def run(args: argparse.Namespace, make_conditioning: Callable | None = None, *, 
     from dltb.runs.video_setup import LoopOptions
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
+    beyond = (read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions, SpeedOptions))
     own = {"factory": _with_args(make_conditioning, args)} if make_conditioning else {}
-    own |= {"speed": read_options(SpeedOptions, args)}
-    beyond = (read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions))
-    own |= {"beyond": LoopOptions(*beyond)}
     own |= {"given": getattr(args, "given", ()), "control": getattr(args, "control", None), "load": load}
-    return run_video("dltb-continuous", args.input, *groups, **own)
+    return run_video("dltb-continuous", args.input, *groups, beyond=LoopOptions(*beyond), **own)
 
 
 def _with_args(make_conditioning: Callable, args: argparse.Namespace) -> Callable:

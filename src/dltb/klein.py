@@ -54,9 +54,9 @@ def run(args: argparse.Namespace, *, load: Callable | None = None) -> int:
     from dltb.runs.video_setup import LoopOptions
 
     groups = (read_options(group, args) for group in (VideoOptions, ModelOptions, OutputOptions))
-    beyond = LoopOptions(*(read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions)))
-    own = {"given": args.given, "speed": read_options(SpeedOptions, args), "beyond": beyond, "load": load}
-    return run_video("dltb-klein", args.input, *groups, klein_only=True, **own)
+    beyond = (read_options(group, args) for group in (MotionOptions, HistoryOptions, ScheduleOptions, SpeedOptions))
+    own = {"given": args.given, "klein_only": True, "load": load}
+    return run_video("dltb-klein", args.input, *groups, beyond=LoopOptions(*beyond), **own)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

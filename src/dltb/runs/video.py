@@ -58,19 +58,18 @@ def run_video(
     klein_only: bool = False,
     control: str | None = None,
     factory: Callable[..., Conditioning] = make_conditioning,
-    speed: SpeedOptions | None = None,
-    load: Callable | None = None,
     beyond: LoopOptions | None = None,
+    load: Callable | None = None,
 ) -> int:
     """Run a clip and its tails.
 
-    ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning; ``speed``
-    says how the flow is come by; ``load`` stands in for ``load_model``, to lend what is loaded already.
+    ``given`` names the options that the user set; ``factory`` is the conditioning, see dltb.loop.conditioning; ``load``
+    stands in for ``load_model``, to lend what is loaded already.
     """
-    beyond, speed = beyond or LoopOptions(), speed or SpeedOptions()
+    beyond = beyond or LoopOptions()
     check_options(video, beyond, frozenset(given))
-    if speed.flow_cache is not None:
-        check_folder(speed.flow_cache)
+    if beyond.speed.flow_cache is not None:
+        check_folder(beyond.speed.flow_cache)
     path = find_input(input_text)
     probe = probe_video(path)
     choice = choose_model(model, given, klein_only=klein_only, control=control)
@@ -87,7 +86,7 @@ def run_video(
         return 0
     if motion.vectors and not beyond.motion.no_mv_check:
         check_vectors(motion, clip.sources(min(CHECKED + 1, clip.limit or CHECKED + 1)))
-    return _record(plan, clip, choice, loop, speed, load or load_model)
+    return _record(plan, clip, choice, loop, beyond.speed, load or load_model)
 
 
 def _plan(tool: str, clip: Clip, choice: ModelChoice, loop: Loop, output: OutputOptions) -> RunPlan:

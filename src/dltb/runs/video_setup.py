@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dltb import UsageError
-from dltb.args.options import HistoryOptions, MotionOptions, ScheduleOptions, VideoOptions
+from dltb.args.options import HistoryOptions, MotionOptions, ScheduleOptions, SpeedOptions, VideoOptions
 from dltb.imaging import make_reprojector, prepare_frame
 from dltb.imaging.frames import Probe
 from dltb.imaging.video import read_video
@@ -53,11 +53,12 @@ class Clip:
 
 @dataclass(frozen=True)
 class LoopOptions:
-    """What goes beyond the reference loop; as it stands here, nothing does."""
+    """What goes beyond the reference loop, and how its motion is come by; as it stands here, nothing does."""
 
     motion: MotionOptions = field(default_factory=MotionOptions)
     history: HistoryOptions = field(default_factory=HistoryOptions)
     schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    speed: SpeedOptions = field(default_factory=SpeedOptions)
 
 
 @dataclass(frozen=True)
