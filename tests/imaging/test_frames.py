@@ -5,13 +5,14 @@ import struct
 import zlib
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 from dltb import RunError, UsageError
 from dltb.imaging import atomic
-from dltb.imaging.frames import prepare_frame, probe, probe_image, read_image, write_png
+from dltb.imaging.frames import prepare_frame, probe, probe_image, read_image, write_png, write_stored_png
 
 
 @pytest.fixture
@@ -216,6 +217,17 @@ def test_write_png_keeps_pixels_and_text(tmp_path: Path, ramp: np.ndarray) -> No
     np.testing.assert_array_equal(read_image(tmp_path / "a.png"), ramp)
     assert Image.open(tmp_path / "a.png").text == {"prompt": "вид из окна"}
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+
+
+@pytest.mark.parametrize("shape", [(16, 24, 3), (1, 1, 3), (301, 7, 3), (200, 300, 3)])
+def test_a_stored_png_holds_the_pixels(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """Catches swapped channels, a row out of step, and a file that other programs refuse."""
+    frame = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    write_stored_png(tmp_path / "a.png", frame)
+    with Image.open(tmp_path / "a.png") as image:
+        image.verify()
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), frame)
+    np.testing.assert_array_equal(cv2.imread(str(tmp_path / "a.png"))[..., ::-1], frame)
 
 
 def test_full_disk_keeps_the_older_file(tmp_path: Path, ramp: np.ndarray, monkeypatch) -> None:

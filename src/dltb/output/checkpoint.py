@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from dltb import RunError, UsageError
 from dltb.imaging.atomic import replacing
-from dltb.imaging.frames import read_image
+from dltb.imaging.frames import read_image, write_stored_png
 from dltb.output.files import write_json
 
 EVERY = 10  # passes; a count, so that boundaries never depend on timing
-_STORED = (cv2.IMWRITE_PNG_COMPRESSION, 0, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,12 @@ class ResumePoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, frames: Mapping[str, np.ndarray]) -> None:
-    """Write the frames first, then the small file that makes them count, then drop the frames of the one before."""
+    """Write the frames first, then the small file that makes them count, then drop the frames of the one before.
+
+    The frames are not compressed, as only a resume reads them.
+    """
     for kind, frame in frames.items():
-        write_frame(_frame_path(folder, checkpoint, kind), frame)
+        write_stored_png(_frame_path(folder, checkpoint, kind), frame)
     write_json(folder / "checkpoint.json", asdict(checkpoint))
     current = {_frame_path(folder, checkpoint, kind) for kind in frames}
     for old in folder.glob("*_pass_*.png"):
@@ -75,13 +76,6 @@ def resume_point(folder: Path, checkpoint: Checkpoint) -> ResumePoint:
     """
     frames = {kind: read_frame(_frame_path(folder, checkpoint, kind)) for kind in checkpoint.frames}
     return ResumePoint(checkpoint.index, finished=checkpoint.finished, **frames)
-
-
-def write_frame(path: Path, frame: np.ndarray) -> None:  # uint8 [H, W, 3]
-    """A PNG that is not compressed, as only a resume reads it: a twentieth of the time, at twice the size."""
-    _, encoded = cv2.imencode(".png", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR), _STORED)
-    with replacing(path) as temporary:
-        temporary.write_bytes(encoded)
 
 
 def read_frame(path: Path) -> np.ndarray:

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from dltb import Interrupted, RunError, UsageError, __version__
-from dltb.imaging.frames import shrunk, write_png
+from dltb.imaging.frames import shrunk, write_png, write_stored_png
 from dltb.output import checkpoint as checkpoints
 from dltb.output.checkpoint import Checkpoint, ResumePoint
 from dltb.output.files import write_json
@@ -189,7 +189,7 @@ class RunRecorder:
 
     def keep(self, name: str, frame: np.ndarray) -> None:
         """Keep a frame for a resume, out of the way of users until the run is complete."""
-        self._writer.submit(checkpoints.write_frame, self._partial / name, frame)
+        self._writer.submit(write_stored_png, self._partial / name, frame)
 
     def read_kept(self, name: str) -> np.ndarray:
         """A frame that ``keep`` was given, in this session or one before."""
