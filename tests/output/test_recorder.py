@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -16,6 +17,7 @@ from dltb.imaging.frames import read_image, write_png
 from dltb.output import recorder as recorder_module
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
 from dltb.output.run_directory import Decision
+from dltb.output.segments import SegmentedVideo
 
 MAIN, TAIL = Phase("main", 25, "processed_stateful.mp4"), Phase("free", 12, "tail_free.mp4")
 
@@ -345,6 +347,49 @@ def test_a_png_that_cannot_be_written_ends_the_log(tmp_path, monkeypatch):
         play(recorder, MAIN)
     assert manifest(tmp_path / "run")["passes"]["main"] == 9
     assert not (tmp_path / "run" / "partial" / "checkpoint.json").exists()
+
+
+def test_a_failing_video_leaves_no_frame_without_its_line(tmp_path, monkeypatch):
+    """Catches a log and a run.json that stop before frames that are there, and that a thread writes after run.json."""
+    run, go, write = tmp_path / "run", threading.Event(), SegmentedVideo.write
+
+    def full(video, index, picture):
+        if index == 4:
+            raise RunError("cannot write the video: disk full")
+        write(video, index, picture)
+
+    def slow(path, picture, **named):
+        time.sleep(0.1)
+        write_png(path, picture, **named)
+
+    monkeypatch.setattr(SegmentedVideo, "write", full)
+    monkeypatch.setattr(recorder_module, "write_png", slow)
+    with (
+        pytest.raises(RunError, match="disk full"),
+        RunRecorder(replace(plan(run), save_every=1)) as recorder,
+    ):
+        recorder._writer.submit(go.wait)
+        recorder.start(MAIN)
+        for index in range(1, 6):
+            recorder.record(MAIN, index, frame(index), None, {"seconds": 0.1})
+        go.set()
+    assert sorted(path.name for path in (run / "frames").iterdir()) == [f"frame_000{n}.png" for n in (1, 2, 3)]
+    assert [json.loads(line)["pass"] for line in (run / "steps.jsonl").read_text().splitlines()] == [1, 2, 3]
+    assert manifest(run)["passes"]["main"] == 3
+    assert manifest(run)["status"] == "failed"
+
+
+def test_a_measure_that_fails_costs_no_frame(tmp_path):
+    """Catches a PNG that is never written because something about it could not be worked out."""
+
+    def broken():
+        raise RunError("cannot measure")
+
+    run = tmp_path / "run"
+    with pytest.raises(RunError, match="cannot measure"), RunRecorder(replace(plan(run), save_every=1)) as recorder:
+        recorder.start(MAIN)
+        recorder.record(MAIN, 1, frame(1), None, {"seconds": 0.1}, broken)
+    assert np.array_equal(read_image(run / "frames" / "frame_0001.png"), frame(1))
 
 
 def test_what_is_worked_out_later_is_logged_in_its_place(tmp_path):

@@ -2,10 +2,22 @@
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
 from dltb.output.write_behind import BESIDE, WriteBehind
+
+
+def wait_for(there):
+    deadline = time.monotonic() + 10
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def fail():
+    raise OSError("full")
 
 
 def test_jobs_run_in_order_and_close_waits_for_them():
@@ -22,10 +34,6 @@ def test_the_first_error_stops_later_jobs_and_reaches_the_loop():
     """Catches a run that goes on for hours after the disk is full, or that checkpoints what was never written."""
     done = []
     writer = WriteBehind()
-
-    def fail():
-        raise OSError("full")
-
     writer.submit(fail)
     assert isinstance(writer.drain(), OSError)
     with pytest.raises(OSError, match="full"):
@@ -70,8 +78,7 @@ def test_more_is_never_under_way_than_there_are_threads():
     for number in range(20):
         writer.submit(writer.beside, job)
         writer.submit(handed.append, number)
-    while len(begun) < BESIDE or len(handed) < BESIDE:
-        time.sleep(0.01)
+    wait_for(lambda: len(begun) >= BESIDE and len(handed) >= BESIDE)
     time.sleep(0.05)
     assert len(handed) == len(begun) == BESIDE
     hold.set()
@@ -82,10 +89,6 @@ def test_more_is_never_under_way_than_there_are_threads():
 def test_an_error_beside_the_writer_stops_what_comes_after_it():
     """Catches a checkpoint that speaks for a PNG that was never written."""
     done = []
-
-    def fail():
-        raise OSError("full")
-
     writer = WriteBehind()
     writer.submit(writer.beside, fail, lambda: done.append("said"))
     writer.submit(writer.beside, None, lambda: done.append("later"))
@@ -93,3 +96,97 @@ def test_an_error_beside_the_writer_stops_what_comes_after_it():
     writer.submit(lambda: done.append("checkpoint"))
     assert isinstance(writer.close(), OSError)
     assert not done
+
+
+@pytest.mark.parametrize("where", ["job", "beside"])
+def test_nothing_is_under_way_when_an_error_is_handed_over(where):
+    """Catches files closed and videos joined while threads still write, and their remains that fill the disk."""
+    go, begun, done = threading.Event(), threading.Event(), []
+
+    def slow():
+        begun.set()
+        go.wait(10)
+        time.sleep(0.1)
+        done.append("slow")
+
+    writer = WriteBehind()
+    writer.submit(go.wait)  # so that all of it is queued before the queue is empty
+    if where == "beside":
+        writer.submit(writer.beside, lambda: begun.wait(10) and fail())
+    writer.submit(writer.beside, slow)
+    writer.submit(begun.wait)
+    if where == "job":
+        writer.submit(fail)
+    go.set()
+    assert isinstance(writer.drain(), OSError)
+    assert done == ["slow"]
+    writer.close()
+
+
+def test_what_was_begun_before_an_error_is_still_said_to_be_there():
+    """Catches files that are there and that no log names, as something else failed before their turn."""
+    go, said = threading.Event(), []
+    writer = WriteBehind()
+    writer.submit(go.wait)
+    for number in range(BESIDE):
+        writer.submit(writer.beside, lambda: time.sleep(0.1), lambda number=number: said.append(number))
+    writer.submit(fail)
+    go.set()
+    assert isinstance(writer.drain(), OSError)
+    assert said == list(range(BESIDE))
+    writer.close()
+
+
+@pytest.mark.parametrize("fails", ["the job", "what it says"])
+def test_after_a_failure_in_order_nothing_later_is_said(fails):
+    """Catches a log with a gap: a pass is missing and the next one, whose file is there, follows."""
+    go, said = threading.Event(), []
+    writer = WriteBehind()
+    writer.submit(go.wait)
+    writer.submit(writer.beside, lambda: None, lambda: said.append(0))
+    if fails == "the job":
+        writer.submit(writer.beside, fail, lambda: said.append(1))
+    else:
+        writer.submit(writer.beside, lambda: None, fail)
+    writer.submit(writer.beside, lambda: None, lambda: said.append(2))
+    go.set()
+    assert isinstance(writer.drain(), OSError)
+    assert said == [0]
+    writer.close()
+
+
+def test_close_alone_loses_nothing():
+    """Catches files that are dropped, or never said to be there, where `drain` was broken off."""
+    go, done, said = threading.Event(), [], []
+
+    def slow(number):
+        time.sleep(0.02)
+        done.append(number)
+
+    writer = WriteBehind(depth=100)
+    writer.submit(go.wait)
+    for number in range(BESIDE + 1):
+        writer.submit(writer.beside, partial(slow, number), partial(said.append, number))
+    threading.Timer(0.1, go.set).start()  # after `close` has begun: the queue is not empty when the last job ends
+    assert writer.close() is None
+    assert sorted(done) == said == list(range(BESIDE + 1))
+
+
+def test_what_has_no_job_takes_no_thread_and_no_endless_memory():
+    """Catches a writer that stands still behind one slow file after a few passes without one, or never."""
+    hold, handed = threading.Event(), []
+    writer = WriteBehind(depth=BESIDE + 5)
+
+    def hand_over():
+        writer.beside(lambda: hold.wait(10))
+        for number in range(BESIDE + 20):
+            writer.beside(None)
+            handed.append(number)
+
+    writer.submit(hand_over)
+    wait_for(lambda: len(handed) >= BESIDE + 4)
+    time.sleep(0.05)
+    assert len(handed) == BESIDE + 4
+    hold.set()
+    assert writer.close() is None
+    assert len(handed) == BESIDE + 20

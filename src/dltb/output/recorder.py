@@ -1,6 +1,7 @@
 """Writes a run: run.json first and last, and behind the loop its PNGs, videos, steps.jsonl and checkpoints.
 
-Everything that happens to a pass happens in one queue, in order, so a checkpoint speaks for all that came before it.
+Passes go through one queue, in order. Their PNGs are packed on threads beside it; a pass is logged in its turn, when its
+PNG is there, and a checkpoint waits for all that came before it.
 """
 
 import contextlib
@@ -229,7 +230,7 @@ class RunRecorder:
         if late is not None and late is not error:
             raise late
 
-    # Below: what runs on the writer's thread, or once at the start and the end.
+    # Below: what runs on the writer's thread (_write_png: on one beside it), or once at the start and the end.
 
     def _write_pass(
         self,
@@ -246,19 +247,20 @@ class RunRecorder:
         saved = index % self.plan.save_every == 0
         place = {"phase": phase.name, "pass": index, "seed": facts.get("seed")}
         png = partial(self._write_png, self._frame_path(phase, index), frame, **place) if saved else None
-        self._writer.beside(png, partial(self._log_pass, phase, index, frame, {**facts, **later()}, saved=saved))
+        shown = frame if saved else None  # what is not saved need not wait in memory
+        self._writer.beside(png, lambda: self._log_pass(phase, index, shown, {**facts, **later()}))
         if index % checkpoints.EVERY == 0:
             self._checkpoint(phase, frame, source, finished=False)
 
-    def _log_pass(self, phase: Phase, index: int, frame: np.ndarray, facts: Mapping[str, Any], *, saved: bool) -> None:
-        """Say that a pass is there, when its PNG is."""
+    def _log_pass(self, phase: Phase, index: int, saved: np.ndarray | None, facts: Mapping[str, Any]) -> None:
+        """Say that a pass is there, when its PNG is; ``saved`` is the frame that the PNG holds."""
         self._append({"phase": phase.name, "pass": index, **facts})
         self.passes[phase.name] = index
         self._seconds.append(facts["seconds"])
         step = sum(self.passes.values())
         self._trackers.log(phase.name, step, facts)
-        if saved:
-            self._trackers.log_frame(phase.name, step, frame)
+        if saved is not None:
+            self._trackers.log_frame(phase.name, step, saved)
 
     def _write_png(self, path: Path, frame: np.ndarray, **place: Any) -> None:
         description = self.plan.describe(**place)

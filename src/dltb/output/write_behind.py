@@ -4,7 +4,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 BESIDE = 3  # threads: a PNG may take longer than a pass
@@ -13,6 +13,8 @@ _STOP = object()
 
 class WriteBehind:
     """Runs jobs in the order given. The first error stops all later jobs and is raised at the next call.
+
+    No job is under way any more, beside it or not, when ``drain`` and ``close`` return, after an error too.
 
     Order is what checkpoints rest on: a checkpoint's job calls ``settle``, and then everything handed in before it is on
     disk.
@@ -36,12 +38,18 @@ class WriteBehind:
     def beside(self, job: Callable[[], Any] | None, then: Callable[[], Any] = lambda: None) -> None:
         """Within a job: begin ``job`` on another thread; ``then`` runs on this one, in order, when it has ended well.
 
-        Waits while there is more under way than threads; while no job is queued all of it is waited for. Without a ``job``
-        only the order counts.
+        Waits while more jobs are under way than there are threads, or more of what is in order waits than the queue holds;
+        while no job is queued all of it is waited for. Without a ``job`` only the order counts.
         """
         self._under_way.append((self._pool.submit(job) if job else None, then))
-        while self._under_way and (len(self._under_way) > BESIDE or _is_over(self._under_way[0][0])):
+        while self._under_way and (self._is_full() or _is_over(self._under_way[0][0])):
             self._end_first()
+
+    def _is_full(self) -> bool:
+        return len(self._begun()) > BESIDE or len(self._under_way) > self._jobs.maxsize
+
+    def _begun(self) -> list[Future]:
+        return [begun for begun, _ in self._under_way if begun is not None]
 
     def settle(self) -> None:
         """Within a job: wait for all that was begun beside it."""
@@ -50,9 +58,15 @@ class WriteBehind:
 
     def _end_first(self) -> None:
         begun, then = self._under_way.popleft()
-        if begun is not None:
-            begun.result()
-        then()
+        try:
+            if begun is not None:
+                begun.result()
+            then()
+        except BaseException:
+            # What comes after it may be done, but is never said to be: there would be a gap.
+            wait(self._begun())
+            self._under_way.clear()
+            raise
 
     def drain(self) -> BaseException | None:
         """Run what is queued and return the first error."""
@@ -70,10 +84,11 @@ class WriteBehind:
         while (item := self._jobs.get()) is not _STOP:
             if self._error is None:
                 self._run(*item)
-            if self._error is None and self._jobs.empty():
+            if self._error is not None or self._jobs.empty():
                 self._run(self.settle)
             self._jobs.task_done()
-        self._pool.shutdown(cancel_futures=True)
+        self._run(self.settle)
+        self._pool.shutdown()
         if self._last is not None:
             self._run(self._last)
 
