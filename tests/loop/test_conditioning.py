@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from dltb import UsageError
 from dltb.args.options import TAIL_MODES, VideoOptions
 from dltb.loop.conditioning import blend_frames, make_conditioning, needs_motion, tail_frame
 
@@ -40,6 +41,14 @@ def test_blend_has_pillows_bytes(share):
     assert np.array_equal(blend_frames(CARRIED, FRESH, share), np.asarray(expected))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_only_frames_are_blended(dtype):
+    """Catches the bytes of other numbers blended as if they were pixels."""
+    for pair in ((CARRIED.astype(dtype), FRESH), (CARRIED, FRESH.astype(dtype))):
+        with pytest.raises(UsageError, match=f"has dtype {np.dtype(dtype)}"):
+            blend_frames(*pair, 0.5)
+
+
 def test_blend_endpoints_are_exact():
     """Catches an endpoint that is nearly the fresh frame or nearly the state."""
     assert np.array_equal(blend_frames(CARRIED, FRESH, 1.0), FRESH)
@@ -69,6 +78,17 @@ def test_blend_warps_the_state_first_and_says_what_it_did():
     made = combine(CARRIED, FRESH, PREVIOUS)
     assert np.array_equal(made.images[0], blend_frames(CARRIED[::-1], FRESH, 0.25))
     assert made.facts == {"motion_px": 5.0, "mask_share": 0.25}
+
+
+def test_the_share_of_a_mask_of_floats():
+    """Catches a share counted over bytes where a warp of one's own gives 0.0 and 1.0."""
+
+    def float_mask(carried, flow, fresh):
+        found = moved(carried, flow, fresh)
+        return SimpleNamespace(frame=found.frame, mask=found.mask.astype(np.float32))
+
+    combine, _ = make_conditioning(options(), flow, float_mask)
+    assert combine(CARRIED, FRESH, PREVIOUS).facts["mask_share"] == 0.25
 
 
 @pytest.mark.parametrize(("order", "first"), [("state-first", "state"), ("frame-first", "frame")])

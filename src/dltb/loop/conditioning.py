@@ -14,11 +14,10 @@ All frames are uint8 RGB [H, W, 3].
 from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 from PIL import Image
 
-from dltb.imaging.flow import mean_motion
+from dltb.imaging.flow import check_frames, mean_motion
 from dltb.loop.engine import Combine, Frame, ModelInput
 
 TailSource = Callable[[str, Frame, Frame], Any]
@@ -27,6 +26,7 @@ Conditioning = tuple[Combine, TailSource]
 
 def blend_frames(carried: Frame, fresh: Frame, share: float) -> Frame:
     """(1 - share) carried + share fresh, with the bytes of Pillow's Image.blend (which truncates)."""
+    check_frames(carried=carried, fresh=fresh)
     blended = Image.blend(_bytes_as_grey(carried), _bytes_as_grey(fresh), share)
     return np.asarray(blended).reshape(carried.shape)
 
@@ -113,7 +113,7 @@ def _reprojected(estimate_flow: Callable, warp: Callable) -> Callable:
         if getattr(flow, "warp_error", None) is not None:
             facts["warp_error"] = flow.warp_error
         if moved.mask is not None:
-            facts["mask_share"] = cv2.countNonZero(moved.mask.view(np.uint8)) / moved.mask.size
+            facts["mask_share"] = np.count_nonzero(moved.mask) / moved.mask.size
         return moved.frame, facts | dict(getattr(moved, "facts", {}))
 
     return carry
