@@ -106,16 +106,29 @@ def test_a_linked_picture_is_left_out_and_spoils_no_list(runs, tmp_path, linked)
     assert told[f"b/{other.name}"][0] == f"b/{other.name}/frames/frame_0003.png"
 
 
-def test_the_latest_picture_is_the_last_pass_of_the_last_phase(runs, tmp_path):
-    """Catches a picture of an earlier pass: PNGs are written side by side, and an earlier one may be done later."""
+@pytest.mark.parametrize(
+    ("last", "shown"),
+    [
+        (("main", 3), "frame_0003.png"),
+        (("main", 2), "frame_0002.png"),  # after a kill, a later frame is left from before
+        (("free", 1), "frame_0003.png"),  # saved every second pass: none of the tail yet
+        (("free", 3), "free frame_0002.png"),
+        (("free", 4), "free frame_0004.png"),
+    ],
+)
+def test_the_latest_picture_is_the_last_saved_pass_of_the_log(runs, tmp_path, last, shown):
+    """Catches an earlier pass that was done later, as PNGs are written side by side, and one that a resume will replace."""
     run = runs.copy(runs.still, tmp_path / "root")
     frames = run / "frames"
-    os.utime(frames / "frame_0002.png", (2e9, 2e9))
-    assert Shelf(tmp_path / "root").summaries()[0]["picture"][0].endswith("/frame_0003.png")
-    for number in (1, 2):
-        shutil.copy(frames / "frame_0001.png", frames / f"free_frame_000{number}.png")
-        os.utime(frames / f"free_frame_000{number}.png", (3e9 - number, 3e9 - number))
-    assert Shelf(tmp_path / "root").summaries()[0]["picture"][0].endswith("/free_frame_0002.png")
+    for number in (2, 4):
+        shutil.copy(frames / "frame_0001.png", frames / f"free frame_000{number}.png")
+    for age, path in enumerate(sorted(frames.iterdir())):
+        os.utime(path, (2e9 - age, 2e9 - age))
+    os.utime(frames / "frame_0003.png", (3e9, 3e9))
+    shelf = Shelf(tmp_path / "root")
+    shelf.summaries()  # the log decides, also where no frame has changed
+    (run / "steps.jsonl").write_text(json.dumps({"phase": last[0], "pass": last[1], "seconds": 0.1}) + "\n")
+    assert shelf.summaries()[0]["picture"][0].endswith(f"/frames/{shown}")
 
 
 def test_numbers_that_no_browser_reads(log, tmp_path):

@@ -2,9 +2,10 @@
 
 import json
 import os
+import re
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -14,6 +15,7 @@ from dltb.pages.run import STATUSES, find_runs, last_change, mapping, parse_step
 T = TypeVar("T")
 SHOWN = (".png", ".mp4", ".csv")  # kinds of files that are handed out
 _TAIL = 4096  # bytes at the end of steps.jsonl, more than its last line has
+_PASS = re.compile(r"(?:(.+) )?frame_(\d+)\.png")  # phase, none for main, and number
 _CHECKED = 64  # bytes before an offset by which a log is recognised
 Stamp = tuple[int, int]  # modification time in ns, size
 
@@ -68,7 +70,7 @@ class Shelf:
         """One run in a few JSON values."""
         manifest, log = self.manifest(directory), directory / "steps.jsonl"
         step = self._unchanged("step", log, _stamp(log), lambda: _last_step(log)) or {}
-        latest = self.latest(directory)
+        latest = self.latest(directory, step)
         picture = None if latest is None else self.name_of_file(latest)
         expected = mapping(manifest.get("expected"))
         return {
@@ -88,11 +90,12 @@ class Shelf:
         path = directory / "run.json"
         return self._unchanged("manifest", path, _stamp(path), lambda: read_manifest(directory, []))
 
-    def latest(self, directory: Path) -> Path | None:
-        """The frame that was written last."""
+    def latest(self, directory: Path, step: Mapping[str, Any]) -> Path | None:
+        """The last frame up to ``step``, the last one in the log."""
         folder = directory / "frames"
         folder = folder if folder.is_dir() else directory
-        return self._unchanged("latest", folder, _stamp(folder), lambda: _newest(folder))
+        place = step.get("phase"), step.get("pass")
+        return self._unchanged("latest", folder, (_stamp(folder), place), lambda: _newest(folder, *place))
 
     def steps_since(self, directory: Path, offset: int, check: str) -> dict[str, Any]:
         """The steps after ``offset`` bytes of steps.jsonl, with the offset and check for the next call.
@@ -122,7 +125,7 @@ class Shelf:
         }
         return summary | told | {"passes": manifest.get("passes")} | self.steps_since(directory, offset, check)
 
-    def _unchanged(self, what: str, path: Path, stamp: Stamp, read: Callable[[], T]) -> T:
+    def _unchanged(self, what: str, path: Path, stamp: Hashable, read: Callable[[], T]) -> T:
         """What ``read`` gave when the file had this stamp."""
         key = (what, os.fspath(path))
         if key not in self._kept or self._kept[key][0] != stamp:
@@ -149,21 +152,23 @@ def _last_step(log: Path) -> dict[str, Any] | None:
     return next((step for line in reversed(lines) if (step := parse_step(line)) is not None), None)
 
 
-def _newest(folder: Path) -> Path | None:
+def _newest(folder: Path, phase: str | None, last: int | None) -> Path | None:
+    """The last frame of ``phase`` up to pass ``last``; where it has none yet, the newest of what is no frame of it.
+
+    The time says little within a phase: frames are finished out of order, and later ones may be left from before a kill.
+    """
     try:
         with os.scandir(folder) as entries:
-            frames = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if _is_frame(entry.name)]
+            times = {entry.name: entry.stat().st_mtime_ns for entry in entries if _is_frame(entry.name)}
     except OSError:
         return None
-    if not frames:
-        return None
-    # Frames of a phase may be finished out of order, phases never are.
-    phase = max(frames)[1].partition("frame_")[0]
-    return folder / max((name for _, name in frames if name.partition("frame_")[0] == phase), key=_number)
-
-
-def _number(name: str) -> tuple[int, str]:
-    return len(name), name
+    passes = {
+        name: int(found[2]) for name in times if (found := _PASS.fullmatch(name)) and (found[1] or "main") == phase
+    }
+    done = [name for name, number in passes.items() if number <= last]
+    others = times.keys() - passes.keys()
+    name = max(done, key=passes.get) if done else max(others, key=times.get, default=None)
+    return None if name is None else folder / name
 
 
 def _is_frame(name: str) -> bool:
