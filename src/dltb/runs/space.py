@@ -10,7 +10,8 @@ from dltb.output.run_directory import Decision
 
 PNG_SHARE = 0.8  # bytes of a PNG of a detailed frame over its raw bytes; photographs stay below it
 VIDEO_SHARE = 0.06  # the same for a frame of mp4 at the quality written here
-# The prepared input and the end state; not compressed, the start of the tails and the frames of two checkpoints.
+# The prepared input and the end state; not compressed, so at 1 / PNG_SHARE, two frames that the tails start from and two
+# of each of two checkpoints: 2 + 6 / 0.8, rounded up.
 EXTRA_PNGS = 10
 
 
