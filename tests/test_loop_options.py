@@ -329,6 +329,18 @@ def test_without_history_nothing_changes(tmp_path, clip):
     assert not any(name.startswith(("input_", "output_")) for line in steps(run) for name in line)
 
 
+@pytest.mark.parametrize("argv", [[], ["--reproject-mask"], CHAINS])
+def test_where_a_frame_fetches_is_worked_out_once(tmp_path, clip, monkeypatch, argv):
+    """Catches the warp, the mask, the evidence and the measures each working out the same map again."""
+    from dltb.imaging import flow as module
+
+    worked_out, original = [], module.fetch_map
+    monkeypatch.setattr(module, "fetch_map", lambda flow: worked_out.append(1) or original(flow))
+    argv = ["--input", str(clip), "--max-frames", "4", *SMALL, "--output-dir", str(tmp_path), *argv]
+    assert continuous.main(argv) == 0
+    assert len(worked_out) == 3  # pairs of frames
+
+
 def test_the_log_says_how_steady_the_run_is(tmp_path, clip, vectors):
     """Catches measures of another frame than the one that is written, or against another source."""
     from dltb.imaging.mask import outside_frame

@@ -33,14 +33,15 @@ def with_evidence(flow: Flow, previous: np.ndarray, current: np.ndarray, reject_
     moved = cv2.remap(previous.astype(np.float32), *flow.fetch, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     seen = cv2.convertScaleAbs(np.maximum(moved, 0))
     own = {field.name: getattr(flow, field.name) for field in fields(Flow)}
-    return Evidence(
+    found = Evidence(
         **own,
         moved=moved,
         mismatch=mismatch(seen, current, reject_above),
-        unseen=unseen(flow.forward, flow.hidden),
+        unseen=unseen(flow, flow.hidden),
         inconsistent=None if flow.backward is None else inconsistent(flow.forward, flow.backward),
         unexplained=unexplained(seen, current),
     )
+    return flow.sharing_fetch(found)
 
 
 def mismatch(moved: np.ndarray, current: np.ndarray, reject_above: float) -> np.ndarray:

@@ -12,6 +12,7 @@ pixels of `previous`; reading it at the pixels of `current` takes motion to be a
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import cv2
 import numpy as np
@@ -27,6 +28,9 @@ FARNEBACK = {
     "poly_sigma": 1.2,  # px
     "flags": 0,
 }
+
+
+F = TypeVar("F", bound="Flow")
 
 
 def fetch_map(flow: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -51,6 +55,16 @@ class Flow:
     def fetch(self) -> tuple[np.ndarray, np.ndarray]:
         """The forward flow's `fetch_map`, worked out once."""
         return fetch_map(self.forward)
+
+    def sharing_fetch(self, other: F) -> F:
+        """`other`, which has the same forward flow, with the map that is worked out here."""
+        vars(other)["fetch"] = self.fetch
+        return other
+
+
+def as_flow(flow: Flow | np.ndarray) -> Flow:
+    """A `Flow` as it is, or one of a forward flow [H, W, 2] px."""
+    return flow if isinstance(flow, Flow) else Flow(flow)
 
 
 def mean_motion(flow: np.ndarray) -> float:

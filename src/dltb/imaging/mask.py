@@ -7,10 +7,16 @@ import cv2
 import numpy as np
 
 from dltb import UsageError
-from dltb.imaging.flow import fetch_map
+from dltb.imaging.flow import Flow, as_flow
 
 
-def disocclusion_mask(forward: np.ndarray, backward: np.ndarray, fb_tau: float = 1.5, dilate_px: int = 5) -> np.ndarray:
+def disocclusion_mask(
+    forward: np.ndarray,
+    backward: np.ndarray,
+    fb_tau: float = 1.5,
+    dilate_px: int = 5,
+    outside: np.ndarray | None = None,  # `outside_frame(forward)`, where it is known
+) -> np.ndarray:
     """Bool [H, W] from two flows [H, W, 2] px: True where the round trip does not close or starts outside the frame.
 
     The round trip is |forward(p) + backward(p)| > `fb_tau` px, both read at the same pixel p: where motion is
@@ -27,21 +33,21 @@ def disocclusion_mask(forward: np.ndarray, backward: np.ndarray, fb_tau: float =
         raise UsageError(f"dilate_px is {dilate_px}; it is a size in px, 0 or more")
     # Negated, so that a flow that is not a number is masked too.
     inconsistent = ~(np.linalg.norm(forward + backward, axis=-1) <= fb_tau)
-    return dilated(inconsistent | outside_frame(forward), dilate_px)
+    return dilated(inconsistent | (outside_frame(forward) if outside is None else outside), dilate_px)
 
 
-def outside_frame(flow: np.ndarray) -> np.ndarray:
-    """Bool [H, W]: p - flow(p) lies outside the frame.
+def outside_frame(flow: Flow | np.ndarray) -> np.ndarray:
+    """Bool [H, W]: p - flow(p) lies outside the frame; a bare flow is [H, W, 2] px.
 
     The frame ends half a pixel beyond the centres of its outer pixels. Up to there the outer pixel is the nearest one,
     and a hundredth of a pixel of noise on a still clip does not repaint the border.
     """
-    height, width = flow.shape[:2]
-    x, y = fetch_map(flow)
+    x, y = as_flow(flow).fetch
+    height, width = x.shape
     return ~((x >= -0.5) & (x <= width - 0.5) & (y >= -0.5) & (y <= height - 0.5))
 
 
-def unseen(flow: np.ndarray, hidden: np.ndarray | None) -> np.ndarray:
+def unseen(flow: Flow | np.ndarray, hidden: np.ndarray | None) -> np.ndarray:
     """Bool [H, W]: what could not be seen in the previous frame, outside it or `hidden` there (bool [H, W])."""
     return outside_frame(flow) if hidden is None else outside_frame(flow) | hidden
 

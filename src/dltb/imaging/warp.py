@@ -10,8 +10,8 @@ import cv2
 import numpy as np
 
 from dltb import UsageError
-from dltb.imaging.flow import Flow, check_frames
-from dltb.imaging.mask import dilated, disocclusion_mask, unseen
+from dltb.imaging.flow import Flow, as_flow, check_frames
+from dltb.imaging.mask import dilated, disocclusion_mask, outside_frame, unseen
 
 HIDDEN_DILATE = 3  # px: an exact mask is right to a pixel; its edges are antialiased in the frames
 
@@ -25,16 +25,13 @@ class Reprojected:
     facts: Mapping[str, float] = field(default_factory=dict)  # what else is worth a line in the log
 
 
-def warp(state: np.ndarray, flow: np.ndarray) -> np.ndarray:
-    """The state, uint8 RGB [H, W, 3], moved along `flow` [H, W, 2] px; bilinear, border replicate.
+def warp(state: np.ndarray, flow: Flow | np.ndarray) -> np.ndarray:
+    """The state, uint8 RGB [H, W, 3], moved along `flow`, a bare one [H, W, 2] px; bilinear, border replicate.
 
     Convention: backward map; target p fetches state at p - flow(p).
     """
-    return _warp(state, Flow(flow))
-
-
-def _warp(state: np.ndarray, flow: Flow) -> np.ndarray:
     check_frames(state=state)
+    flow = as_flow(flow)
     shape, wanted = flow.forward.shape, (*state.shape[:2], 2)
     if shape != wanted:
         raise UsageError(f"flow has shape {shape}; a state of shape {state.shape} takes {wanted}")
@@ -56,12 +53,12 @@ class Reprojector:
         """The flow with the mask that follows from it, so that it can be found ahead of the state."""
         if not self.mask_disocclusions or flow.mask is not None:
             return flow
-        return replace(flow, mask=_untrusted(flow, self.fb_tau, self.dilate_px))
+        return flow.sharing_fetch(replace(flow, mask=_untrusted(flow, self.fb_tau, self.dilate_px)))
 
     def __call__(self, state: np.ndarray, flow: Flow, fresh: np.ndarray) -> Reprojected:
         """Move the state, uint8 [H, W, 3], along ``flow``."""
         check_frames(state=state, fresh=fresh)
-        warped = _warp(state, flow)
+        warped = warp(state, flow)
         if not self.mask_disocclusions:
             return Reprojected(warped, None)
         mask = self.prepare(flow).mask
@@ -77,14 +74,14 @@ def make_reprojector(mask_disocclusions: bool = False, fb_tau: float = 1.5, dila
 def _untrusted(flow: Flow, fb_tau: float, dilate_px: int) -> np.ndarray:
     """Bool [H, W], True = repaint: by what the renderer says is hidden, else by the round trip."""
     if flow.hidden is not None:
-        return dilated(unseen(flow.forward, flow.hidden), HIDDEN_DILATE)
+        return dilated(unseen(flow, flow.hidden), HIDDEN_DILATE)
     if flow.backward is None:
         raise UsageError("the disocclusion mask needs the backward flow: estimate_flow(..., backward=True)")
-    return disocclusion_mask(flow.forward, flow.backward, fb_tau, dilate_px)
+    return disocclusion_mask(flow.forward, flow.backward, fb_tau, dilate_px, outside_frame(flow))
 
 
-def warp_error_ratio(previous: np.ndarray, current: np.ndarray, flow: np.ndarray) -> float:
-    """How well a flow [H, W, 2] px explains two source frames: error with the warp / error without it, mean absolute.
+def warp_error_ratio(previous: np.ndarray, current: np.ndarray, flow: Flow | np.ndarray) -> float:
+    """How well a flow explains two source frames: error with the warp / error without it, mean absolute.
 
     Below 1 the warp helps, above 1 it harms (a cut, a flash, a wrong sign). 1.0 when both errors are zero, and inf when
     the frames are equal but the flow is not zero.

@@ -6,12 +6,13 @@ Frames are uint8 RGB [H, W, 3]; flows [H, W, 2] px are backward maps, as `dltb.i
 import cv2
 import numpy as np
 
+from dltb.imaging.flow import Flow
 from dltb.imaging.warp import warp
 from dltb.metrics.flip import error_map, see
 
 
 def warping_error(
-    frame: np.ndarray, previous: np.ndarray, flow: np.ndarray, unseen: np.ndarray | None = None
+    frame: np.ndarray, previous: np.ndarray, flow: Flow | np.ndarray, unseen: np.ndarray | None = None
 ) -> float | None:
     """0..255: mean absolute difference of a frame and the one before, moved to it, outside what was not seen there.
 

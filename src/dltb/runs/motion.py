@@ -54,14 +54,14 @@ class Motion:
             flow = estimate(source.previous, source.frame)
         if self.visibility:
             hidden = ~read_visibility(self.visibility.of(source.index), self.clip_size, self.size)
-            flow = replace(flow, hidden=hidden)
+            flow = flow.sharing_fetch(replace(flow, hidden=hidden))
         return flow
 
 
 def measured(flow: Flow, previous: np.ndarray, current: np.ndarray) -> Flow:
     """How far a flow goes and what it is worth, found where it is made, away from the loop's thread."""
-    ratio = warp_error_ratio(previous, current, flow.forward)
-    return replace(flow, warp_error=ratio, motion_px=mean_motion(flow.forward))
+    ratio = warp_error_ratio(previous, current, flow)
+    return flow.sharing_fetch(replace(flow, warp_error=ratio, motion_px=mean_motion(flow.forward)))
 
 
 def measured_flow(previous: np.ndarray, current: np.ndarray, *, backward: bool, method: str | Callable) -> Flow:

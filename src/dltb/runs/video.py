@@ -6,8 +6,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from dltb.args.options import ModelOptions, OutputOptions, SpeedOptions, VideoOptions
 from dltb.imaging.evidence import with_evidence
 from dltb.imaging.flow import Flow, identity
@@ -203,21 +201,19 @@ def _steadiness(flow: FlowAhead | None) -> Callable[[StepResult, Frame], Measure
         source = step.source
         # Asked for now: the answers that are held are those around the pass under way.
         found = None if flow is None or source.previous is None else flow(source.previous, source.frame)
-        motion = None if found is None else (found.forward, found.hidden)
+        # Not what history made of it, as that would wait in memory with the frame.
+        motion = None if found is None else found.sharing_fetch(Flow(found.forward, hidden=found.hidden))
         return partial(_steadiness_of, step.frame, before, source, motion)
 
     return measure
 
 
-def _steadiness_of(
-    frame: Frame, before: Frame, source: Source, motion: tuple[np.ndarray, np.ndarray | None] | None
-) -> dict[str, float]:
-    """``motion``: the forward flow, [H, W, 2] px, and what was hidden, [H, W] bool."""
+def _steadiness_of(frame: Frame, before: Frame, source: Source, motion: Flow | None) -> dict[str, float]:
     facts = {"mad": frame_drift(frame, source.frame)}
     if source.previous is not None:
         facts["flicker"] = flicker(frame, before, source.frame, source.previous)
     if motion is not None:
-        error = warping_error(frame, before, motion[0], unseen(*motion))
+        error = warping_error(frame, before, motion, unseen(motion, motion.hidden))
         facts |= {} if error is None else {"warping_error": error}
     return facts
 
