@@ -86,3 +86,34 @@ def test_the_clip_is_lossless(tmp_path):
     read = list(read_video(tmp_path / "clip.mkv"))
     assert len(read) == 3
     assert all(np.array_equal(a, b) for a, b in zip(frames, read, strict=True))
+
+
+def test_a_report_of_what_is_measured(tmp_path, capsys, monkeypatch):
+    """Catches a study that was stopped and cannot be read, a missing figure, and a group without its yardstick."""
+    import csv
+    import sys
+
+    from benchmarks.history import __main__ as study
+    from benchmarks.history.measuring import COLUMNS
+
+    def table(group, leg, drift):
+        path = tmp_path / "64px_300" / group / f"{leg}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="1")
+            writer.writeheader()
+            writer.writerows({"pass": number, "drift": drift} for number in range(1, 301))
+
+    table("tiny-turbo/fixed", "independent", 5)
+    table("tiny-turbo/fixed", "both-a=0.1", 7)
+    table("tiny-klein/fixed", "both-a=0.1", 7)  # no independent leg: nothing to hold it against
+    command = ["history", "--report", "--passes", "300", "--size", "64", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    study.main()
+    out = capsys.readouterr().out
+    assert "both a=0.1                            2.00" in out
+    assert "tiny-klein" not in out
+    assert {"results.csv", "history.png", "history_over_time.png"} <= {path.name for path in tmp_path.glob("*/*")}
+    monkeypatch.setattr(sys, "argv", [*command, "--noise", "fresh"])
+    with pytest.raises(SystemExit, match="nothing is measured"):
+        study.main()

@@ -1,14 +1,14 @@
 """The history study: does a rectified loop drift less than the reference loop that is as steady?
 
     uv run python -m benchmarks.history [--models tiny-turbo tiny-klein] [--passes 1000] [--size 256] [--device cuda]
-        [--noise fixed fresh] [--core] [--only LEG ...] [--jobs N] [--out DIR]
+        [--noise fixed fresh] [--core] [--only LEG ...] [--jobs N] [--report] [--out DIR]
     uv run python -m benchmarks.history --cost      # milliseconds a frame of the history step at 512 px
     uv run python -m benchmarks.history --picture   # what each method does to one frame, after 60 passes
 
 The courtyard is rendered with its exact motion and visibility and played back and forth; every leg is an ordinary run of
 dltb-continuous or dltb-klein over it. A leg is measured once, against exact motion, and its frames are then dropped; a leg
-that was measured is not made again, one that was stopped goes on. At the end: results.csv, a table, and a figure of drift
-in excess of independent frames over warping error. NOTES.md and doc/algorithm/history.md have what came out.
+that was measured is not made again, one that was stopped goes on. At the end: results.csv, a table, and figures of drift
+in excess of independent frames over warping error and over time. NOTES.md and doc/algorithm/history.md have what came out.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.history.cost import cost
 from benchmarks.history.legs import NOISES, slug_of, wanted_legs
-from benchmarks.history.making import make_legs
+from benchmarks.history.making import make_legs, measured_legs
 from benchmarks.history.picture import picture
 from benchmarks.history.report import report
 from benchmarks.history.world import make_world, write_clip
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--prompt", default="", help="of every pass; the study has a folder of its own for each")
     parser.add_argument("--device", choices=("cuda", "mps", "cpu"))
     parser.add_argument("--out", type=Path, default=Path("untracked/history"))
+    parser.add_argument("--report", action="store_true", help="make nothing, report on what is measured")
     parser.add_argument("--cost", action="store_true", help="measure the history step instead")
     parser.add_argument("--picture", action="store_true", help="draw what each method does instead")
     args = parser.parse_args()
@@ -46,9 +47,16 @@ def main() -> None:
         cost() if args.cost else picture(args)
         return
     args.out = args.out / f"{args.size}px_{args.passes}{slug_of(args.prompt and ' ' + args.prompt)}"
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_clip(make_world(args.out, args.size), args.passes)
-    report(args.out, make_legs(wanted_legs(args), args))
+    wanted = wanted_legs(args)
+    if args.report:
+        tables = measured_legs(wanted, args)
+    else:
+        args.out.mkdir(parents=True, exist_ok=True)
+        write_clip(make_world(args.out, args.size), args.passes)
+        tables = make_legs(wanted, args)
+    if not tables:
+        raise SystemExit(f"nothing is measured in {args.out}")
+    report(args.out, tables)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,18 @@ def make_legs(wanted: list[Leg], args: argparse.Namespace) -> dict[Leg, Path]:
     return {leg: made[leg] for leg in wanted}
 
 
+def table_of(leg: Leg, args: argparse.Namespace) -> Path:
+    """Where the table of a leg is, or will be."""
+    model, noise, name = leg
+    return args.out / model / noise / f"{slug_of(name)}.csv"
+
+
+def measured_legs(wanted: list[Leg], args: argparse.Namespace) -> dict[Leg, Path]:
+    """Tables that are there, of groups whose independent leg is."""
+    there = {leg: table_of(leg, args) for leg in wanted if table_of(leg, args).exists()}
+    return {leg: path for leg, path in there.items() if (*leg[:2], INDEPENDENT) in there}
+
+
 def make_one(leg: Leg, args: argparse.Namespace) -> Path:
     """One leg, in any process."""
     return make_leg(open_world(args.out, args.size), *leg, args)
@@ -32,8 +44,8 @@ def make_one(leg: Leg, args: argparse.Namespace) -> Path:
 
 def make_leg(world: World, model: str, noise: str, leg: str, args: argparse.Namespace) -> Path:
     """Run and measure one leg unless that was done; the table of its passes."""
-    root = args.out / model / noise
-    table, folder = root / f"{slug_of(leg)}.csv", root / slug_of(leg)
+    root, table = args.out / model / noise, table_of((model, noise, leg), args)
+    folder = root / slug_of(leg)
     if table.exists():
         return table
     clip, vectors = write_clip(world, args.passes)

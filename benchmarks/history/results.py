@@ -9,6 +9,8 @@ from benchmarks.history.legs import INDEPENDENT, REFERENCE
 from benchmarks.history.measuring import COLUMNS
 from benchmarks.history.world import RENDERED
 
+ROUND = 2 * RENDERED - 2  # passes of the clip, there and back
+
 
 @dataclass(frozen=True)
 class Result:
@@ -36,7 +38,7 @@ def summarize(leg: str, table: dict[str, np.ndarray], alone: dict[str, np.ndarra
     half = len(table["pass"]) // 2
     late = {name: values[half:] for name, values in table.items()}
     excess = (table["drift"] - alone["drift"])[half:]
-    slope, error = slope_interval(excess, 2 * RENDERED - 2)
+    slope, error = slope_interval(excess, ROUND)
     means = {name: float(np.nanmean(late[name])) for name in COLUMNS[2:] if np.isfinite(late[name]).any()}
     known = {name: means.get(name, float("nan")) for name in Result.__dataclass_fields__ if name in COLUMNS}
     return Result(leg=leg, excess=float(excess.mean()), slope=slope, slope_error=error, **known)
@@ -44,15 +46,21 @@ def summarize(leg: str, table: dict[str, np.ndarray], alone: dict[str, np.ndarra
 
 def slope_interval(values: np.ndarray, period: int) -> tuple[float, float]:
     """Slope per 1,000 of a series and half of its 95 % interval (Student's t), by least squares over period means."""
-    count = len(values) // period
+    means = rounds(values, period)
+    count = len(means)
     if count < 3:
         return float("nan"), float("nan")
-    means = values[: count * period].reshape(count, period).mean(axis=1)
     x = (np.arange(count) - (count - 1) / 2) * period / 1000
     slope = float((x * means).sum() / (x * x).sum())
     residual = means - means.mean() - slope * x
     t = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}.get(count - 2, 2.0)
     return slope, float(t * np.sqrt((residual**2).sum() / (count - 2) / (x * x).sum()))
+
+
+def rounds(values: np.ndarray, period: int = ROUND) -> np.ndarray:
+    """Means over whole periods; what is left at the end is dropped."""
+    count = len(values) // period
+    return values[: count * period].reshape(count, period).mean(axis=1)
 
 
 def reference_curve(results: list[Result]) -> list[Result]:
