@@ -1,5 +1,6 @@
 """The writer's thread: in order, bounded, and loud."""
 
+import signal
 import threading
 import time
 from functools import partial
@@ -41,6 +42,34 @@ def test_the_first_error_stops_later_jobs_and_reaches_the_loop():
             writer.submit(done.append, 1)
     assert isinstance(writer.close(lambda: done.append(threading.current_thread().name)), OSError)
     assert done == ["writer"], "the last job alone, and on the writer's thread"
+
+
+def test_an_interrupt_anywhere_leaves_a_writer_that_closes():
+    """Catches a job whose hand-over a second Ctrl-C cut in two: the writer sleeps for ever, and the run never ends."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(number, frame):
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for number in range(400):
+            writer, done = WriteBehind(depth=2), []
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0002 + 0.00001 * (number % 50))
+                while True:
+                    writer.submit(done.append, len(done))
+            except Stopped:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            closing = threading.Thread(target=writer.close, daemon=True)
+            closing.start()
+            closing.join(10)
+            assert not closing.is_alive(), f"stopped for ever, try {number}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_what_ends_first_beside_the_writer_waits_for_its_turn():

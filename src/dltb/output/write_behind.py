@@ -1,10 +1,11 @@
 """One thread that writes what the loop hands it, in order, behind a bounded queue; a few beside it for what is slow."""
 
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 BESIDE = 3  # threads: a PNG may take longer than a pass
@@ -18,10 +19,17 @@ class WriteBehind:
 
     Order is what checkpoints rest on: a checkpoint's job calls ``settle``, and then everything handed in before it is on
     disk.
+
+    A second Ctrl-C raises wherever the loop's thread is, inside of a call to this class too. A ``queue.Queue`` may then hold
+    a job that wakes nobody; a call of a ``SimpleQueue`` is whole or was not made. So the bound is a queue of free places.
     """
 
     def __init__(self, depth: int = 8) -> None:
-        self._jobs: queue.Queue = queue.Queue(maxsize=depth)
+        self._depth = depth
+        self._jobs: SimpleQueue = SimpleQueue()  # (job, what is called with None when it is over)
+        self._free: SimpleQueue = SimpleQueue()
+        for _ in range(depth):
+            self._free.put(None)
         self._error: BaseException | None = None
         self._last: Callable[[], Any] | None = None
         self._pool = ThreadPoolExecutor(BESIDE, thread_name_prefix="beside the writer")
@@ -33,7 +41,8 @@ class WriteBehind:
         """Queue ``job(*args)``, waiting while the queue is full; raises the error of an earlier job."""
         if self._error is not None:
             raise self._error
-        self._jobs.put((job, *args))
+        self._free.get()
+        self._jobs.put((partial(job, *args), self._free.put))
 
     def beside(self, job: Callable[[], Any] | None, then: Callable[[], Any] = lambda: None) -> None:
         """Within a job: begin ``job`` on another thread; ``then`` runs on this one, in order, when it has ended well.
@@ -46,7 +55,7 @@ class WriteBehind:
             self._end_first()
 
     def _is_full(self) -> bool:
-        return len(self._begun()) > BESIDE or len(self._under_way) > self._jobs.maxsize
+        return len(self._begun()) > BESIDE or len(self._under_way) > self._depth
 
     def _begun(self) -> list[Future]:
         return [begun for begun, _ in self._under_way if begun is not None]
@@ -70,7 +79,9 @@ class WriteBehind:
 
     def drain(self) -> BaseException | None:
         """Run what is queued and return the first error."""
-        self._jobs.join()
+        over: SimpleQueue = SimpleQueue()
+        self._jobs.put((self.settle, over.put))
+        over.get()
         return self._error
 
     def close(self, last: Callable[[], Any] | None = None) -> BaseException | None:
@@ -82,19 +93,20 @@ class WriteBehind:
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not _STOP:
+            job, over = item
             if self._error is None:
-                self._run(*item)
+                self._run(job)
             if self._error is not None or self._jobs.empty():
                 self._run(self.settle)
-            self._jobs.task_done()
+            over(None)
         self._run(self.settle)
         self._pool.shutdown()
         if self._last is not None:
             self._run(self._last)
 
-    def _run(self, job: Callable[..., Any], *args: Any) -> None:
+    def _run(self, job: Callable[[], Any]) -> None:
         try:
-            job(*args)
+            job()
         except BaseException as error:  # raised again in the loop's thread
             self._error = self._error or error
 
