@@ -26,7 +26,7 @@ class WriteBehind:
 
     def __init__(self, depth: int = 8) -> None:
         self._depth = depth
-        self._jobs: SimpleQueue = SimpleQueue()  # (job, what is called with None when it is over)
+        self._jobs: SimpleQueue = SimpleQueue()  # (job, where None goes when it is taken, and when it is over)
         self._free: SimpleQueue = SimpleQueue()
         for _ in range(depth):
             self._free.put(None)
@@ -42,7 +42,7 @@ class WriteBehind:
         if self._error is not None:
             raise self._error
         self._free.get()
-        self._jobs.put((partial(job, *args), self._free.put))
+        self._jobs.put((partial(job, *args), self._free, SimpleQueue()))
 
     def beside(self, job: Callable[[], Any] | None, then: Callable[[], Any] = lambda: None) -> None:
         """Within a job: begin ``job`` on another thread; ``then`` runs on this one, in order, when it has ended well.
@@ -80,7 +80,7 @@ class WriteBehind:
     def drain(self) -> BaseException | None:
         """Run what is queued and return the first error."""
         over: SimpleQueue = SimpleQueue()
-        self._jobs.put((self.settle, over.put))
+        self._jobs.put((self.settle, SimpleQueue(), over))
         over.get()
         return self._error
 
@@ -93,12 +93,13 @@ class WriteBehind:
 
     def _work(self) -> None:
         while (item := self._jobs.get()) is not _STOP:
-            job, over = item
+            job, taken, over = item
+            taken.put(None)
             if self._error is None:
                 self._run(job)
             if self._error is not None or self._jobs.empty():
                 self._run(self.settle)
-            over(None)
+            over.put(None)
         self._run(self.settle)
         self._pool.shutdown()
         if self._last is not None:
