@@ -117,3 +117,16 @@ def test_a_report_of_what_is_measured(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", [*command, "--noise", "fresh"])
     with pytest.raises(SystemExit, match="nothing is measured"):
         study.main()
+
+
+def test_a_leg_that_does_not_exist(monkeypatch, capsys, tmp_path):
+    """Catches a study of hours over the independent leg alone, because a name was mistyped."""
+    import sys
+
+    from benchmarks.history import __main__ as study
+
+    monkeypatch.setattr(sys, "argv", ["history", "--only", "both a=0.2", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as stopped:
+        study.main()
+    assert stopped.value.code == 2
+    assert "no such leg: both a=0.2; known: " in capsys.readouterr().err

@@ -208,8 +208,8 @@ def main(argv=None):
     later.add_argument("--keep-latents", action="store_true", help="train all, near the latents of the one resumed")
     parser.add_argument("--rate", type=float, default=PEAK_RATE, help="peak learning rate")
     options = parser.parse_args(argv)
-    if options.keep_latents and not options.resume:
-        parser.error("--keep-latents keeps those of a checkpoint: name it with --resume")
+    if (options.keep_latents or options.freeze_encoder) and not options.resume:
+        parser.error("--keep-latents and --freeze-encoder go on from a checkpoint: name it with --resume")
     leg = Leg("vae", options.out, options.minutes, options.steps, options.span)
     device = set_up(options.seed)
     pictures = Pictures(options.data, options.size, device, options.synthetic)

@@ -43,11 +43,16 @@ def main() -> None:
     parser.add_argument("--cost", action="store_true", help="measure the history step instead")
     parser.add_argument("--picture", action="store_true", help="draw what each method does instead")
     args = parser.parse_args()
+    if args.jobs < 1 or args.passes < 2:
+        parser.error("--jobs must be 1 or more, --passes 2 or more")
     if args.cost or args.picture:
         cost() if args.cost else picture(args)
         return
     args.out = args.out / f"{args.size}px_{args.passes}{slug_of(args.prompt and ' ' + args.prompt)}"
-    wanted = wanted_legs(args)
+    try:
+        wanted = wanted_legs(args)
+    except ValueError as error:
+        parser.error(str(error))
     if args.report:
         tables = measured_legs(wanted, args)
     else:

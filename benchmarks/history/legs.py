@@ -39,7 +39,10 @@ Leg = tuple[str, str, str]  # model, noise, leg
 
 
 def wanted_legs(args: argparse.Namespace) -> list[Leg]:
-    """What was asked for, in the order of the report."""
+    """What was asked for, in the order of the report; ValueError names legs that none of the models has."""
+    known = {leg for model in args.models for leg in (KLEIN_LEGS if model == "tiny-klein" else LEGS)}
+    if unknown := [leg for leg in args.only or () if leg not in known]:
+        raise ValueError(f"no such leg: {', '.join(unknown)}; known: {', '.join(sorted(known))}")
     found = []
     for model in args.models:
         legs = KLEIN_LEGS if model == "tiny-klein" else LEGS

@@ -3,6 +3,7 @@
 import argparse
 import csv
 import shutil
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -12,6 +13,7 @@ from benchmarks.history.legs import INDEPENDENT, NOISES, Leg, flags_of, slug_of
 from benchmarks.history.measuring import COLUMNS, measured
 from benchmarks.history.world import World, open_world, write_clip
 from dltb import continuous, klein
+from dltb.sweeps.processes import end_with_parent
 
 
 def make_legs(wanted: list[Leg], args: argparse.Namespace) -> dict[Leg, Path]:
@@ -19,10 +21,15 @@ def make_legs(wanted: list[Leg], args: argparse.Namespace) -> dict[Leg, Path]:
     order = sorted(wanted, key=lambda leg: (leg[2] != INDEPENDENT, leg[0] != "tiny-klein"))
     first = sum(leg[2] == INDEPENDENT for leg in wanted)
     made: dict[Leg, Path] = {}
-    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(args.jobs, get_context("spawn"), leave_with_parent) as pool:
         for part in (order[:first], order[first:]):
             made |= zip(part, pool.map(partial(make_one, args=args), part), strict=True)
     return {leg: made[leg] for leg in wanted}
+
+
+def leave_with_parent() -> None:
+    """A worker of a command that was killed ends too, in place of waiting for work for ever."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def table_of(leg: Leg, args: argparse.Namespace) -> Path:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dltb import RunError, assemble
+from dltb import Interrupted, RunError, assemble
 from dltb.imaging.frames import read_image, write_png
 from dltb.output import recorder as recorder_module
 from dltb.output.recorder import Phase, RunPlan, RunRecorder
@@ -332,6 +332,27 @@ def test_a_pass_is_logged_when_its_png_is_there(tmp_path, monkeypatch):
         hold.set()
     numbers = [json.loads(line)["pass"] for line in (run / "steps.jsonl").read_text().splitlines()]
     assert numbers == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_second_signal_while_the_rest_is_written_is_told_in_the_manifest(tmp_path):
+    """Catches a run.json that says "running" for ever, and a video that is never joined."""
+    with pytest.raises(Interrupted, match="first"), RunRecorder(plan(tmp_path / "run")) as recorder:
+        recorder.start(MAIN)
+        for index in range(1, 8):
+            recorder.record(MAIN, index, frame(index), frame(index), {"seconds": 0.1})
+        drain, calls = recorder._writer.drain, []
+
+        def interrupted():
+            calls.append(1)
+            if len(calls) == 1:
+                raise Interrupted(2, "second")
+            return drain()
+
+        recorder._writer.drain = interrupted
+        raise Interrupted(2, "first")
+    told = manifest(tmp_path / "run")
+    assert told["status"] == "interrupted"
+    assert told["passes"]["main"] == 7
 
 
 def test_a_png_that_cannot_be_written_ends_the_log(tmp_path, monkeypatch):

@@ -124,11 +124,13 @@ def test_kept_latents_are_measured_against_the_earlier_encoder(legs):
     assert (moved.grad > 0).all()
 
 
-@pytest.mark.parametrize("options", [["--keep-latents"], ["--keep-latents", "--freeze-encoder", "--resume=x"]])
+@pytest.mark.parametrize(
+    "options", ["--keep-latents", "--freeze-encoder", "--keep-latents --freeze-encoder --resume=x"]
+)
 def test_latents_are_kept_of_a_checkpoint_only(options, capsys):
     """Catches an option that silently does nothing."""
     with pytest.raises(SystemExit):
-        vae.main(["--data=x", "--out=y", *options])
+        vae.main(["--data=x", "--out=y", *options.split()])
     error = capsys.readouterr().err
     assert "--resume" in error or "not allowed" in error
 

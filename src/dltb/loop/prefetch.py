@@ -18,16 +18,21 @@ _END = object()
 
 def prefetch(items: Iterable[T], depth: int = 4) -> Iterator[T]:
     """Iterate ``items`` on a thread, at most ``depth`` ahead; an error surfaces where its item would have been."""
-    ready: queue.Queue = queue.Queue(maxsize=depth)
+    # Calls of a SimpleQueue are whole: a second Ctrl-C in the middle of one cannot leave the other side waiting for ever.
+    ready: queue.SimpleQueue = queue.SimpleQueue()
+    free: queue.SimpleQueue = queue.SimpleQueue()
+    for _ in range(depth):
+        free.put(None)
     stopped = threading.Event()
 
     def put(item: Any) -> bool:
         while not stopped.is_set():
             try:
-                ready.put(item, timeout=0.1)
-                return True
-            except queue.Full:
+                free.get(timeout=0.1)
+            except queue.Empty:
                 continue
+            ready.put(item)
+            return True
         return False
 
     def produce() -> None:
@@ -47,6 +52,7 @@ def prefetch(items: Iterable[T], depth: int = 4) -> Iterator[T]:
     worker.start()
     try:
         while (item := ready.get()) is not _END:
+            free.put(None)
             if isinstance(item, BaseException):
                 raise item
             yield item

@@ -220,7 +220,7 @@ class RunRecorder:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with self._stack:
-            late = self._writer.drain()
+            late = self._drained()
             # Where the writer failed, the loop only ran into it: the writer's error is the cause.
             cause = late or error
             if cause is None:
@@ -229,6 +229,13 @@ class RunRecorder:
                 self._give_up(cause)
         if late is not None and late is not error:
             raise late
+
+    def _drained(self) -> BaseException | None:
+        """The writer's error, once it is done; a second Ctrl-C does not hurry what run.json has to tell."""
+        try:
+            return self._writer.drain()
+        except (Interrupted, KeyboardInterrupt):
+            return self._writer.drain()
 
     # Below: what runs on the writer's thread (_write_png: on one beside it), or once at the start and the end.
 

@@ -76,7 +76,7 @@ def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
     os.environ.update(environment)
     os.setsid()  # Ctrl-C on the terminal reaches the sweep alone, which tells its workers once
     signal.signal(signal.SIGTERM, _leave)  # between legs; a leg under way handles it itself
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     pool = ModelPool()
     try:
         while True:
@@ -89,8 +89,8 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit()
 
 
-def _end_with_parent() -> None:
-    """A sweep that is killed must not leave workers that hold its legs."""
+def end_with_parent() -> None:
+    """A command that is killed must not leave workers that hold its legs; for a thread of such a worker."""
     multiprocessing.parent_process().join()
     os.kill(os.getpid(), signal.SIGKILL)
 
